@@ -1,0 +1,48 @@
+// Trace events in Chrome's JSON array format (chrome://tracing, Perfetto). One file per run.
+//
+// Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("JSON Array
+// Format": the closing bracket is optional, so a file cut short by a kill still loads).
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace baton {
+
+/// One complete ("X") event.
+struct TraceEvent {
+  std::string_view name;     ///< queue, prefill, decode, put
+  int64_t begin_ns = 0;      ///< steady_clock: the same in all processes of a host
+  int64_t end_ns = 0;
+  std::span<const RequestId> requests;
+  int64_t n_tokens = 0;
+};
+
+/// Appends events to a file; each write is whole lines, so several processes can share one file.
+/// Thread-safe.
+class Trace {
+ public:
+  /// `process_name` becomes this process's name in the viewer, e.g. "engine 0 (both)".
+  [[nodiscard]] static Result<std::unique_ptr<Trace>> open(const std::string& path,
+                                                           std::string_view process_name);
+  ~Trace();
+  void add(const TraceEvent& event);
+
+ private:
+  explicit Trace(int fd);
+  void write_locked();
+
+  std::mutex mutex_;
+  int fd_;
+  std::string buffer_;
+};
+
+}  // namespace baton

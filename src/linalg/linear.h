@@ -1,0 +1,51 @@
+// y = x Wᵀ for weights of any file type, behind one narrow interface with one implementation for each
+// kernel set and class.
+//
+// kPrefill: bf16 weights packed for oneDNN, zero-padded panels of a fixed number of rows.
+// kDecode:  the file's quantised blocks (repacked, never widened), 8-bit activations.
+// kReference (either class): float32 weights, float32 sums.
+// Rule of "Same bits": row r of y depends only on row r of x, never on n_rows, the other rows or the
+// number of threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "base/tensor_type.h"
+#include "linalg/kernels.h"
+
+namespace baton::linalg {
+
+/// A matrix as it lies in a file: [n_out][n_in], each row a run of blocks. Not owned.
+struct MatrixView {
+  TensorType type = TensorType::kF32;
+  int64_t n_out = 0;
+  int64_t n_in = 0;
+  const std::byte* data = nullptr;
+};
+
+/// Immutable once made; apply() may be called by the owner of the Context only.
+class Linear {
+ public:
+  virtual ~Linear() = default;
+  /// x [n_rows, n_in] → y [n_rows, n_out], both dense float32.
+  virtual void apply(Context& context, const float* x, int64_t n_rows, float* y) const = 0;
+  [[nodiscard]] virtual int64_t n_in() const = 0;
+  [[nodiscard]] virtual int64_t n_out() const = 0;
+  [[nodiscard]] virtual size_t bytes() const = 0;
+  /// The implementation for /version, e.g. "avx512_vnni Q4_1" or "onednn bf16 brgemm:avx512_core_bf16".
+  [[nodiscard]] virtual std::string describe() const = 0;
+};
+
+/// Packs `stacked` matrices of equal n_in (their outputs one after another: fused q+k+v, gate+up; the
+/// types may differ) for `kernel_class`. The sources are not needed afterwards.
+[[nodiscard]] Result<std::unique_ptr<Linear>> make_linear(Context& context, KernelClass kernel_class,
+                                                          std::span<const MatrixView> stacked);
+
+/// Values of `n` (a multiple of the type's block) elements as float32; exact for every type.
+void dequantize(TensorType type, const std::byte* data, int64_t n, float* out);
+
+}  // namespace baton::linalg
