@@ -7,11 +7,11 @@
 #include <cstdlib>
 
 /// Aborts unless `condition` holds; further arguments are a fmt format and its values.
-#define BATON_CHECK(condition, ...)                                                          \
-  do {                                                                                       \
-    if (!(condition)) [[unlikely]] {                                                         \
-      std::fprintf(stderr, "%s:%d: check failed: %s %s\n", __FILE__, __LINE__, #condition,   \
-                   ::fmt::format("" __VA_ARGS__).c_str());                                   \
-      std::abort();                                                                          \
-    }                                                                                        \
+#define BATON_CHECK(condition, ...)                                                        \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]] {                                                       \
+      std::fprintf(stderr, "%s:%d: check failed: %s %s\n", __FILE__, __LINE__, #condition, \
+                   ::fmt::format("" __VA_ARGS__).c_str());                                 \
+      std::abort();                                                                        \
+    }                                                                                      \
   } while (false)

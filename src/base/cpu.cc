@@ -99,7 +99,8 @@ std::vector<int> allowed_cpus() {
 Result<std::vector<int>> parse_cpu_list(std::string_view text) {
   std::vector<int> cpus;
   const auto bad = [&] {
-    return fail(ErrorCode::kInvalidArgument, "CPU list '{}': use numbers and ranges as in 0-3,8", text);
+    return fail(ErrorCode::kInvalidArgument, "CPU list '{}': use numbers and ranges as in 0-3,8",
+                text);
   };
   size_t at = 0;
   while (at <= text.size()) {

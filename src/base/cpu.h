@@ -11,11 +11,11 @@ namespace baton {
 
 /// Instruction sets that our kernels ask about, as the CPU and the operating system allow them.
 struct CpuFeatures {
-  bool avx2 = false;         ///< with fma and f16c
-  bool avx512 = false;       ///< f, bw, dq, vl, cd
+  bool avx2 = false;    ///< with fma and f16c
+  bool avx512 = false;  ///< f, bw, dq, vl, cd
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
-  bool amx_bf16 = false;     ///< with tile and int8, and granted by the kernel to this process
+  bool amx_bf16 = false;  ///< with tile and int8, and granted by the kernel to this process
 };
 
 /// Detected once. Thread-safe.

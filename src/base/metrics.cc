@@ -11,19 +11,30 @@ MetricsRegistry::~MetricsRegistry() = default;
 
 prometheus::Counter& MetricsRegistry::counter(const MetricName& name, const Labels& labels) {
   return prometheus::BuildCounter()
-      .Name(name.name).Help(name.help).Labels(common_).Register(*registry_).Add(labels);
+      .Name(name.name)
+      .Help(name.help)
+      .Labels(common_)
+      .Register(*registry_)
+      .Add(labels);
 }
 
 prometheus::Gauge& MetricsRegistry::gauge(const MetricName& name, const Labels& labels) {
   return prometheus::BuildGauge()
-      .Name(name.name).Help(name.help).Labels(common_).Register(*registry_).Add(labels);
+      .Name(name.name)
+      .Help(name.help)
+      .Labels(common_)
+      .Register(*registry_)
+      .Add(labels);
 }
 
 prometheus::Histogram& MetricsRegistry::histogram(const MetricName& name,
                                                   const std::vector<double>& buckets,
                                                   const Labels& labels) {
   return prometheus::BuildHistogram()
-      .Name(name.name).Help(name.help).Labels(common_).Register(*registry_)
+      .Name(name.name)
+      .Help(name.help)
+      .Labels(common_)
+      .Register(*registry_)
       .Add(labels, prometheus::Histogram::BucketBoundaries(buckets));
 }
 

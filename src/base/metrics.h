@@ -1,4 +1,5 @@
-// Prometheus metrics: a registry that every layer registers its series in, written as text at /metrics.
+// Prometheus metrics: a registry that every layer registers its series in, written as text at
+// /metrics.
 #pragma once
 
 #include <prometheus/counter.h>

@@ -24,7 +24,8 @@ enum class ErrorCode {
   kInternal,         ///< none of the above
 };
 
-/// An expected failure. `message` names the thing (request, file, flag, peer) and what would be right.
+/// An expected failure. `message` names the thing (request, file, flag, peer) and what would be
+/// right.
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
@@ -39,7 +40,8 @@ using Status = Result<void>;
 template <typename... Args>
 [[nodiscard]] tl::unexpected<Error> fail(ErrorCode code, fmt::format_string<Args...> format,
                                          Args&&... args) {
-  return tl::unexpected<Error>(Error{code, fmt::format(format, std::forward<Args>(args)...), false});
+  return tl::unexpected<Error>(
+      Error{code, fmt::format(format, std::forward<Args>(args)...), false});
 }
 
 }  // namespace baton

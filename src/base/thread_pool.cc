@@ -26,7 +26,8 @@ ThreadPool::ThreadPool(const ThreadPoolOptions& options) : n_threads_(options.n_
   BATON_CHECK(n_threads_ >= 1);
   for (int i = 1; i < n_threads_; ++i) {
     const bool pinned = static_cast<size_t>(i) < options.cpus.size();
-    workers_.emplace_back(&ThreadPool::work, this, i, pinned ? options.cpus[static_cast<size_t>(i)] : -1);
+    workers_.emplace_back(&ThreadPool::work, this, i,
+                          pinned ? options.cpus[static_cast<size_t>(i)] : -1);
   }
 }
 

@@ -12,8 +12,8 @@
 namespace baton {
 
 struct ThreadPoolOptions {
-  int n_threads = 1;       ///< the calling thread included
-  std::vector<int> cpus;   ///< worker i is pinned to cpus[i] (the caller pins itself); empty = none
+  int n_threads = 1;      ///< the calling thread included
+  std::vector<int> cpus;  ///< worker i is pinned to cpus[i] (the caller pins itself); empty = none
 };
 
 /// Fork-join over a fixed set of threads, made for thousands of calls a second: workers spin some
@@ -28,7 +28,8 @@ class ThreadPool {
 
   [[nodiscard]] int n_threads() const { return n_threads_; }
 
-  /// Calls fn(thread) for thread in [0, n_threads), thread 0 on the caller; returns when all are done.
+  /// Calls fn(thread) for thread in [0, n_threads), thread 0 on the caller; returns when all are
+  /// done.
   template <typename Fn>
   void run(Fn&& fn) {
     if (n_threads_ == 1) {
@@ -61,8 +62,8 @@ class ThreadPool {
   int n_threads_;
   RawFn fn_ = nullptr;
   void* context_ = nullptr;
-  alignas(64) std::atomic<uint32_t> epoch_{0};    ///< one more for each run; workers wait on it
-  alignas(64) std::atomic<int> n_running_{0};     ///< workers that have not finished this run
+  alignas(64) std::atomic<uint32_t> epoch_{0};  ///< one more for each run; workers wait on it
+  alignas(64) std::atomic<int> n_running_{0};   ///< workers that have not finished this run
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };

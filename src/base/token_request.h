@@ -1,5 +1,6 @@
-// The token-level contract: what a frontend asks of a Backend and what comes back. Tokens only; text,
-// templates and stop strings live above it (src/frontend), batching and KV below it (src/engine).
+// The token-level contract: what a frontend asks of a Backend and what comes back. Tokens only;
+// text, templates and stop strings live above it (src/frontend), batching and KV below it
+// (src/engine).
 #pragma once
 
 #include <cstdint>
@@ -33,15 +34,15 @@ struct TokenRequest {
   RequestId id;
   std::vector<TokenId> prompt;  ///< never empty
   SamplingParams sampling;
-  int n_choices = 1;     ///< independent continuations of the one prompt
-  int max_tokens = 16;   ///< per choice; 0 only together with prompt_logprobs
-  int min_tokens = 0;    ///< stop ids can't be sampled before so many tokens
-  std::vector<TokenId> eos_ids;       ///< the model's; they end a choice unless ignore_eos
-  std::vector<TokenId> stop_ids;      ///< the client's; they always end a choice
+  int n_choices = 1;              ///< independent continuations of the one prompt
+  int max_tokens = 16;            ///< per choice; 0 only together with prompt_logprobs
+  int min_tokens = 0;             ///< stop ids can't be sampled before so many tokens
+  std::vector<TokenId> eos_ids;   ///< the model's; they end a choice unless ignore_eos
+  std::vector<TokenId> stop_ids;  ///< the client's; they always end a choice
   bool ignore_eos = false;
   std::optional<int> n_logprobs;         ///< set: report each token's logprob and the best n
   std::optional<int> n_prompt_logprobs;  ///< set: report them for the prompt too (echo)
-  int priority = 0;  ///< lower runs first, as in vLLM
+  int priority = 0;                      ///< lower runs first, as in vLLM
   int64_t arrival_ns = 0;
 };
 
@@ -61,18 +62,19 @@ enum class FinishReason { kStop, kLength, kCancelled, kError };
 /// What happened to one choice in one step. Events of a choice arrive in order.
 struct TokenEvent {
   int choice = 0;
-  std::vector<TokenId> tokens;          ///< newly generated, the EOS or stop token included
-  std::vector<LogprobEntry> logprobs;   ///< one per token if asked for, else empty
-  std::optional<FinishReason> finish;   ///< set on the last event of the choice
-  std::optional<TokenId> stop_id;       ///< the client's stop id that ended it, if one did
-  std::string error;                    ///< with kError: what the client is told
+  std::vector<TokenId> tokens;         ///< newly generated, the EOS or stop token included
+  std::vector<LogprobEntry> logprobs;  ///< one per token if asked for, else empty
+  std::optional<FinishReason> finish;  ///< set on the last event of the choice
+  std::optional<TokenId> stop_id;      ///< the client's stop id that ended it, if one did
+  std::string error;                   ///< with kError: what the client is told
 };
 
 /// Sent once, with or before the first TokenEvent of a request.
 struct PromptInfo {
   int n_prompt_tokens = 0;
   int n_cached_tokens = 0;
-  std::vector<LogprobEntry> prompt_logprobs;  ///< [n_prompt_tokens] if asked for; [0] has no logprob
+  std::vector<LogprobEntry>
+      prompt_logprobs;  ///< [n_prompt_tokens] if asked for; [0] has no logprob
 };
 
 /// Everything of one request out of one step.

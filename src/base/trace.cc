@@ -20,7 +20,8 @@ Result<std::unique_ptr<Trace>> Trace::open(const std::string& path, std::string_
   if (fd < 0) return fail(ErrorCode::kIo, "--trace {}: {}", path, std::strerror(errno));
   std::unique_ptr<Trace> trace(new Trace(fd));
   trace->buffer_ = fmt::format(
-      "[\n{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{},\"tid\":0,\"args\":{{\"name\":\"{}\"}}}}",
+      "[\n{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{},\"tid\":0,\"args\":{{\"name\":\"{}\"}"
+      "}}}",
       ::getpid(), process_name);
   trace->write_locked();
   return trace;
@@ -36,12 +37,12 @@ Trace::~Trace() {
 
 void Trace::add(const TraceEvent& event) {
   const std::lock_guard lock(mutex_);
-  fmt::format_to(std::back_inserter(buffer_),
-                 ",\n{{\"name\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},"
-                 "\"args\":{{\"tokens\":{},\"requests\":[",
-                 event.name, ::getpid(), ::syscall(SYS_gettid),
-                 static_cast<double>(event.begin_ns) / 1e3,
-                 static_cast<double>(event.end_ns - event.begin_ns) / 1e3, event.n_tokens);
+  fmt::format_to(
+      std::back_inserter(buffer_),
+      ",\n{{\"name\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},"
+      "\"args\":{{\"tokens\":{},\"requests\":[",
+      event.name, ::getpid(), ::syscall(SYS_gettid), static_cast<double>(event.begin_ns) / 1e3,
+      static_cast<double>(event.end_ns - event.begin_ns) / 1e3, event.n_tokens);
   for (size_t i = 0; i < event.requests.size(); ++i) {
     fmt::format_to(std::back_inserter(buffer_), "{}\"{:016x}\"", i == 0 ? "" : ",",
                    event.requests[i].value);

@@ -1,7 +1,7 @@
 // Trace events in Chrome's JSON array format (chrome://tracing, Perfetto). One file per run.
 //
-// Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("JSON Array
-// Format": the closing bracket is optional, so a file cut short by a kill still loads).
+// Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("JSON
+// Array Format": the closing bracket is optional, so a file cut short by a kill still loads).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace baton {
 
 /// One complete ("X") event.
 struct TraceEvent {
-  std::string_view name;     ///< queue, prefill, decode, put
-  int64_t begin_ns = 0;      ///< steady_clock: the same in all processes of a host
+  std::string_view name;  ///< queue, prefill, decode, put
+  int64_t begin_ns = 0;   ///< steady_clock: the same in all processes of a host
   int64_t end_ns = 0;
   std::span<const RequestId> requests;
   int64_t n_tokens = 0;

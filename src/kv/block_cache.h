@@ -32,10 +32,11 @@ class BlockCache {
 
   /// Cached tokens at the start of `tokens`, whole blocks only, without taking them.
   [[nodiscard]] int match_tokens(std::span<const TokenId> tokens) const;
-  /// How many of the blocks that `tokens` would match are evictable now, i.e. counted in available():
-  /// a plan needs them when it both takes a prefix and allocates.
+  /// How many of the blocks that `tokens` would match are evictable now, i.e. counted in
+  /// available(): a plan needs them when it both takes a prefix and allocates.
   [[nodiscard]] int match_evictable(std::span<const TokenId> tokens) const;
-  /// Takes (one reference each) the blocks of the longest cached prefix of `tokens`, whole blocks only.
+  /// Takes (one reference each) the blocks of the longest cached prefix of `tokens`, whole blocks
+  /// only.
   [[nodiscard]] std::vector<BlockId> acquire_prefix(std::span<const TokenId> tokens);
 
   /// Appends `n` fresh blocks with one reference each, evicting as needed. All or nothing.

@@ -1,7 +1,9 @@
-// Attention over paged KV, for whole chunks of a prompt and for single tokens, and the write into KV.
+// Attention over paged KV, for whole chunks of a prompt and for single tokens, and the write into
+// KV.
 //
-// Rule of "Same bits": a query's result depends only on its position, its q and the KV of its sequence:
-// the order of the sum over positions is fixed by absolute position, never by chunk, batch or threads.
+// Rule of "Same bits": a query's result depends only on its position, its q and the KV of its
+// sequence: the order of the sum over positions is fixed by absolute position, never by chunk,
+// batch or threads.
 #pragma once
 
 #include <cstddef>
@@ -34,20 +36,21 @@ struct SeqRows {
   int64_t first_row = 0;
 };
 
-/// A float32 matrix of rows whose used part is narrower than the distance between rows (a slice of the
-/// fused q|k|v): row r starts at data + r * stride.
+/// A float32 matrix of rows whose used part is narrower than the distance between rows (a slice of
+/// the fused q|k|v): row r starts at data + r * stride.
 struct ConstRows {
   const float* data = nullptr;
   int64_t stride = 0;
 };
 
 struct AttentionShape {
-  int n_heads = 0;      ///< query heads; head h reads kv head h / (n_heads / n_kv_heads)
-  float scale = 0.0F;   ///< multiplies q·k
-  int window = 0;       ///< position i sees j with i - window < j <= i; 0 = all j <= i
+  int n_heads = 0;     ///< query heads; head h reads kv head h / (n_heads / n_kv_heads)
+  float scale = 0.0F;  ///< multiplies q·k
+  int window = 0;      ///< position i sees j with i - window < j <= i; 0 = all j <= i
 };
 
-/// Writes k and v rows [n_kv_heads * head_dim] of each sequence to their positions (rounded to the KV type).
+/// Writes k and v rows [n_kv_heads * head_dim] of each sequence to their positions (rounded to the
+/// KV type).
 void store_kv(Context& context, const KvLayer& layer, std::span<const SeqRows> seqs, ConstRows k,
               ConstRows v);
 

@@ -16,8 +16,8 @@ namespace baton::linalg {
 /// VNNI/BF16. kAmx: kAvx512, and oneDNN may use the matrix units. oneDNN is capped accordingly.
 enum class KernelSet { kReference, kPortable, kAvx512, kAmx };
 
-/// The two arithmetics of architecture.md's "Same bits". Which one computes a position depends only on
-/// the position and its prompt, never on what else is in the batch.
+/// The two arithmetics of architecture.md's "Same bits". Which one computes a position depends only
+/// on the position and its prompt, never on what else is in the batch.
 enum class KernelClass { kPrefill, kDecode };
 
 [[nodiscard]] std::string_view name(KernelSet kernels);

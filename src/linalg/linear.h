@@ -1,11 +1,11 @@
-// y = x Wᵀ for weights of any file type, behind one narrow interface with one implementation for each
-// kernel set and class.
+// y = x Wᵀ for weights of any file type, behind one narrow interface with one implementation for
+// each kernel set and class.
 //
 // kPrefill: bf16 weights packed for oneDNN, zero-padded panels of a fixed number of rows.
 // kDecode:  the file's quantised blocks (repacked, never widened), 8-bit activations.
 // kReference (either class): float32 weights, float32 sums.
-// Rule of "Same bits": row r of y depends only on row r of x, never on n_rows, the other rows or the
-// number of threads.
+// Rule of "Same bits": row r of y depends only on row r of x, never on n_rows, the other rows or
+// the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +36,15 @@ class Linear {
   [[nodiscard]] virtual int64_t n_in() const = 0;
   [[nodiscard]] virtual int64_t n_out() const = 0;
   [[nodiscard]] virtual size_t bytes() const = 0;
-  /// The implementation for /version, e.g. "avx512_vnni Q4_1" or "onednn bf16 brgemm:avx512_core_bf16".
+  /// The implementation for /version, e.g. "avx512_vnni Q4_1" or "onednn bf16
+  /// brgemm:avx512_core_bf16".
   [[nodiscard]] virtual std::string describe() const = 0;
 };
 
-/// Packs `stacked` matrices of equal n_in (their outputs one after another: fused q+k+v, gate+up; the
-/// types may differ) for `kernel_class`. The sources are not needed afterwards.
-[[nodiscard]] Result<std::unique_ptr<Linear>> make_linear(Context& context, KernelClass kernel_class,
+/// Packs `stacked` matrices of equal n_in (their outputs one after another: fused q+k+v, gate+up;
+/// the types may differ) for `kernel_class`. The sources are not needed afterwards.
+[[nodiscard]] Result<std::unique_ptr<Linear>> make_linear(Context& context,
+                                                          KernelClass kernel_class,
                                                           std::span<const MatrixView> stacked);
 
 /// Values of `n` (a multiple of the type's block) elements as float32; exact for every type.

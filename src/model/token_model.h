@@ -18,7 +18,8 @@ struct SeqSlice {
   int begin = 0;
   std::span<const TokenId> tokens;
   linalg::KernelClass kernel_class = linalg::KernelClass::kDecode;
-  /// Logits are computed for the last n_logits tokens of the slice (0 = none: a chunk in the middle).
+  /// Logits are computed for the last n_logits tokens of the slice (0 = none: a chunk in the
+  /// middle).
   int n_logits = 0;
 };
 
@@ -33,8 +34,8 @@ class TokenModel {
   [[nodiscard]] virtual kv::KvLayout kv_layout(int n_blocks, TensorType type) const = 0;
   /// Where KV lies from now on: layout.total_bytes() at `memory`, owned by the caller.
   virtual void bind_kv(const kv::KvLayout& layout, std::byte* memory) = 0;
-  /// One forward pass. `logits` [sum of n_logits, n_vocab], in the order of the slices; caller's memory.
-  /// Logits and KV of a slice have the same bits whatever else is in the batch.
+  /// One forward pass. `logits` [sum of n_logits, n_vocab], in the order of the slices; caller's
+  /// memory. Logits and KV of a slice have the same bits whatever else is in the batch.
   virtual void forward(std::span<const SeqSlice> slices, float* logits) = 0;
 };
 

@@ -24,16 +24,16 @@ struct HttpResponse {
   std::string body;
 };
 
-/// One request and the way to answer it: either respond() once, or start_stream(), write() any number
-/// of times, end(). Thread-safe; calls after the client has gone are ignored. Held by shared_ptr; if
-/// the last holder lets go without an answer, the server answers 500.
+/// One request and the way to answer it: either respond() once, or start_stream(), write() any
+/// number of times, end(). Thread-safe; calls after the client has gone are ignored. Held by
+/// shared_ptr; if the last holder lets go without an answer, the server answers 500.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
   [[nodiscard]] virtual const HttpRequest& request() const = 0;
   virtual void respond(HttpResponse response) = 0;
-  /// Sends status and headers; the body follows. For content type text/event-stream the server itself
-  /// writes an SSE comment whenever nothing was sent for 15 s.
+  /// Sends status and headers; the body follows. For content type text/event-stream the server
+  /// itself writes an SSE comment whenever nothing was sent for 15 s.
   virtual void start_stream(HttpResponse head) = 0;
   virtual void write(std::string chunk) = 0;
   virtual void end() = 0;
