@@ -44,6 +44,9 @@ function(baton_test name)
   target_compile_definitions(${name} PRIVATE BATON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600)
+  if("threaded" IN_LIST arg_LABELS)
+    set_property(GLOBAL APPEND PROPERTY BATON_THREADED_TESTS ${name})
+  endif()
 endfunction()
 
 # baton_bench(NAME SOURCES a_bench.cc … USES folders…): Google Benchmark, also run once as a smoke test.

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "net/http_text.h"
 
 namespace baton::net {
 namespace {
@@ -38,55 +39,6 @@ using Stream = beast::basic_stream<tcp, Executor>;
 using boost::system::error_code;
 
 class Session;
-
-std::string error_body(std::string_view message) {
-  // Messages are ours and hold no characters that JSON escapes.
-  return fmt::format(
-      R"({{"error":{{"message":"{}","type":"invalid_request_error","param":null,"code":null}}}})",
-      message);
-}
-
-std::string percent_decoded(std::string_view text) {
-  std::string out;
-  const auto hex = [](char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-  };
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && hex(text[i + 1]) >= 0 && hex(text[i + 2]) >= 0) {
-      out.push_back(static_cast<char>(hex(text[i + 1]) * 16 + hex(text[i + 2])));
-      i += 2;
-    } else {
-      out.push_back(text[i]);
-    }
-  }
-  return out;
-}
-
-std::string response_head(const HttpResponse& response, std::string_view framing, bool keep_alive,
-                          const std::string& allow_origin) {
-  std::string head = fmt::format("HTTP/1.1 {} {}\r\nServer: baton\r\n", response.status,
-                                 std::string_view(http::obsolete_reason(
-                                     http::int_to_status(static_cast<unsigned>(response.status)))));
-  const auto field = [&](std::string_view name, std::string_view value) {
-    // A value never ends its line: what an upper layer passes on can't add headers.
-    head += name;
-    head += ": ";
-    for (const char c : value) {
-      if (c != '\r' && c != '\n') head += c;
-    }
-    head += "\r\n";
-  };
-  if (!response.content_type.empty()) field("Content-Type", response.content_type);
-  for (const auto& [name, value] : response.headers) field(name, value);
-  if (!allow_origin.empty()) field("Access-Control-Allow-Origin", allow_origin);
-  if (!keep_alive) field("Connection", "close");
-  head += framing;
-  head += "\r\n";
-  return head;
-}
 
 }  // namespace
 
@@ -132,8 +84,8 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
       headed_ = true;
       const bool no_body = response.status == 204;
       out_ += response_head(
-          response, no_body ? "" : fmt::format("Content-Length: {}\r\n", response.body.size()),
-          stays_open(), state_->options.allow_origin);
+          response,
+          framing(no_body ? "" : fmt::format("Content-Length: {}\r\n", response.body.size())));
       out_ += response.body;
       finish();
     });
@@ -146,8 +98,7 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
       chunked_ = !http_1_0_;
       keep_alive_ = keep_alive_ && chunked_;
       sse_ = head.content_type.starts_with("text/event-stream");
-      out_ += response_head(head, chunked_ ? "Transfer-Encoding: chunked\r\n" : "", stays_open(),
-                            state_->options.allow_origin);
+      out_ += response_head(head, framing(chunked_ ? "Transfer-Encoding: chunked\r\n" : ""));
       wake_.cancel();
     });
   }
@@ -219,6 +170,10 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
     asio::dispatch(strand_, [self = shared_from_this(), fn = std::move(fn)]() mutable {
       if (!self->gone_ && !self->done_) fn();
     });
+  }
+
+  [[nodiscard]] Framing framing(std::string header) const {
+    return {std::move(header), stays_open(), state_->options.allow_origin};
   }
 
   void append(std::string_view data) {
@@ -319,11 +274,11 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   using Parser = http::request_parser<http::string_body>;
 
-  asio::awaitable<bool> refuse(int status, std::string_view message) {
+  asio::awaitable<bool> refuse(int status, std::string message) {
     const std::string body = error_body(message);
-    std::string out = response_head({status, "application/json", {}, {}},
-                                    fmt::format("Content-Length: {}\r\n", body.size()), false,
-                                    state_->options.allow_origin);
+    std::string out = response_head(
+        {status, "application/json", {}, {}},
+        {fmt::format("Content-Length: {}\r\n", body.size()), false, state_->options.allow_origin});
     out += body;
     error_code ec;
     stream_.expires_after(state_->options.write_timeout);

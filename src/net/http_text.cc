@@ -1,0 +1,64 @@
+#include "net/http_text.h"
+
+#include <boost/beast/http/status.hpp>
+
+#include <fmt/format.h>
+
+namespace baton::net {
+namespace {
+
+std::string_view reason(int status) {
+  namespace http = boost::beast::http;
+  return http::obsolete_reason(http::int_to_status(static_cast<unsigned>(status)));
+}
+
+}  // namespace
+
+std::string error_body(std::string_view message) {
+  // Messages are ours and hold no characters that JSON escapes.
+  return fmt::format(
+      R"({{"error":{{"message":"{}","type":"invalid_request_error","param":null,"code":null}}}})",
+      message);
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  const auto hex = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && hex(text[i + 1]) >= 0 && hex(text[i + 2]) >= 0) {
+      out.push_back(static_cast<char>(hex(text[i + 1]) * 16 + hex(text[i + 2])));
+      i += 2;
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  return out;
+}
+
+std::string response_head(const HttpResponse& response, const Framing& framing) {
+  std::string head =
+      fmt::format("HTTP/1.1 {} {}\r\nServer: baton\r\n", response.status, reason(response.status));
+  const auto field = [&](std::string_view name, std::string_view value) {
+    // A value never ends its line: what an upper layer passes on can't add headers.
+    head += name;
+    head += ": ";
+    for (const char c : value) {
+      if (c != '\r' && c != '\n') head += c;
+    }
+    head += "\r\n";
+  };
+  if (!response.content_type.empty()) field("Content-Type", response.content_type);
+  for (const auto& [name, value] : response.headers) field(name, value);
+  if (!framing.allow_origin.empty()) field("Access-Control-Allow-Origin", framing.allow_origin);
+  if (!framing.keep_alive) field("Connection", "close");
+  head += framing.header;
+  head += "\r\n";
+  return head;
+}
+
+}  // namespace baton::net

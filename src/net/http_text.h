@@ -1,0 +1,27 @@
+// The text of HTTP/1.1 heads and of the errors that the server itself answers with.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "net/http.h"
+
+namespace baton::net {
+
+/// An OpenAI-style error body. `message` is ours and holds no character that JSON escapes.
+[[nodiscard]] std::string error_body(std::string_view message);
+
+/// "%20" → " "; malformed escapes stay as they are.
+[[nodiscard]] std::string percent_decoded(std::string_view text);
+
+/// How the body of a response is delimited and what the connection does next.
+struct Framing {
+  std::string header;  ///< a whole header line: Content-Length or Transfer-Encoding, or empty
+  bool keep_alive = true;
+  std::string allow_origin;  ///< CORS; empty = none
+};
+
+/// Status line and headers, the empty line included.
+[[nodiscard]] std::string response_head(const HttpResponse& response, const Framing& framing);
+
+}  // namespace baton::net
