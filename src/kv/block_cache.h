@@ -1,9 +1,14 @@
 // The KV blocks of one engine: who holds them, what is cached, what can be evicted. Pure logic.
 //
 // A block is in exactly one state: free, used (some request holds it; it may be in the prefix tree
-// too) or cached (only the prefix tree knows it; evictable, least recently used first).
+// too) or cached (only the prefix tree knows it; evictable, least recently used first). A block
+// that only the tree knows counts as used as long as a block after it in the tree is: it can't be
+// evicted before that one. (Happens when two requests computed the same prefix at the same time.)
+//
+// Below: BlockPool (block_pool.h) counts holders, PrefixTree (prefix_tree.h) knows tokens and LRU.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -22,7 +27,9 @@ struct BlockCounts {
 /// Invariant: free + used + cached = n_blocks.
 class BlockCache {
  public:
-  BlockCache(int n_blocks, int block_tokens);
+  /// `hash_seed` has no influence on results; a random one keeps clients from sending prompts whose
+  /// hashes collide, which would make matching slow.
+  BlockCache(int n_blocks, int block_tokens, uint64_t hash_seed = 0);
   ~BlockCache();
 
   [[nodiscard]] BlockCounts counts() const;
@@ -39,7 +46,8 @@ class BlockCache {
   /// only.
   [[nodiscard]] std::vector<BlockId> acquire_prefix(std::span<const TokenId> tokens);
 
-  /// Appends `n` fresh blocks with one reference each, evicting as needed. All or nothing.
+  /// Appends `n` fresh blocks with one reference each, evicting as needed. All or nothing: false
+  /// leaves cache and table as they were.
   [[nodiscard]] bool allocate(int n, std::vector<BlockId>& table);
   /// One more holder of each block (forked choices share their prompt's blocks).
   void retain(std::span<const BlockId> blocks);
@@ -50,9 +58,11 @@ class BlockCache {
   [[nodiscard]] bool shared(BlockId block) const;
 
   /// Makes the KV of `tokens` (whole blocks; a partial tail is ignored), computed and lying in
-  /// `table`, matchable. Where the tree already has an equal block, it keeps its own.
+  /// `table` (held by the caller, and at least as long), matchable. Where the tree already has an
+  /// equal block, it keeps its own; the caller's table stays as it is. Calling it again with more
+  /// tokens costs only the new blocks.
   void commit(std::span<const TokenId> tokens, std::span<const BlockId> table);
-  /// Forgets every cached block (tests, and a model reload).
+  /// Forgets every block in the state cached (tests, and a model reload once no request is left).
   void clear_cached();
 
  private:

@@ -1,4 +1,5 @@
 // Where a token's K and V lie: the layout of one engine's KV memory, and its hash. Pure arithmetic.
+// Thread-safe.
 //
 // Memory: [layer][block][K|V][kv_head][token][head_dim], so that one layer of one block is one
 // contiguous run (what a transfer puts) and one head of it too (what attention reads).
@@ -6,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "base/ids.h"
 #include "base/tensor_type.h"
@@ -34,5 +36,12 @@ struct KvLayout {
            block_bytes() * static_cast<size_t>(block.value);
   }
 };
+
+/// Equal for two engines if the bytes of a block of one mean the same in the other: same model,
+/// same geometry, same type. The number of blocks is left out: engines with more or less memory can
+/// exchange blocks. `model_identity` names the weights and whatever else KV depends on (RoPE
+/// scaling, …). The same on every machine: it is sent between engines. Source: XXH3 64 of a version
+/// tag, the fields as little-endian 64-bit integers, then the identity.
+[[nodiscard]] uint64_t layout_hash(const KvLayout& layout, std::string_view model_identity);
 
 }  // namespace baton::kv
