@@ -53,6 +53,17 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   std::vector<std::thread> threads;
   std::atomic<bool> draining{false};
 
+  /// Counts one exchange as running while the result lives.
+  std::shared_ptr<void> count_exchange() {
+    const std::lock_guard lock(mutex);
+    ++n_running;
+    return {nullptr, [state = shared_from_this()](void*) {
+              const std::lock_guard lock(state->mutex);
+              --state->n_running;
+              state->idle.notify_all();
+            }};
+  }
+
   std::mutex mutex;  // guards what follows
   std::condition_variable idle;
   int n_running = 0;  ///< exchanges being answered
@@ -222,19 +233,13 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
   std::function<void()> on_close_;
 };
 
-/// Owns an Exchange on the handler's behalf: if every holder lets go without an answer, answers
-/// 500.
+/// For the handler to hold: if every holder lets go without an answer, the answer is 500.
 std::shared_ptr<HttpExchange> guarded(std::shared_ptr<Exchange> exchange) {
   HttpExchange* raw = exchange.get();
-  return {
-      raw, [exchange = std::move(exchange)](HttpExchange*) {
-        exchange->respond(
-            {500,
-             "application/json",
-             {},
-             R"({"error":{"message":"the request was dropped by the server","type":"server_error","param":null,"code":null}})"});
-        exchange->end();
-      }};
+  return {raw, [exchange = std::move(exchange)](HttpExchange*) {
+            exchange->respond(dropped_response());
+            exchange->end();
+          }};
 }
 
 /// One connection: reads requests one after another and answers each. Lives as long as its
@@ -336,22 +341,6 @@ class Session : public std::enable_shared_from_this<Session> {
                   fmt::format("the body is larger than {} bytes", state_->options.max_body_bytes));
   }
 
-  /// Counts one exchange as running while it lives.
-  struct Running {
-    explicit Running(State& s) : state(s) {
-      const std::lock_guard lock(state.mutex);
-      ++state.n_running;
-    }
-    ~Running() {
-      {
-        const std::lock_guard lock(state.mutex);
-        --state.n_running;
-      }
-      state.idle.notify_all();
-    }
-    State& state;
-  };
-
   /// An exception (out of memory, say) costs this request, answered with 500, and no other.
   void call_handler(std::shared_ptr<HttpExchange> exchange) {
     try {
@@ -365,13 +354,7 @@ class Session : public std::enable_shared_from_this<Session> {
     Parser parser;
     if (!co_await read(parser)) co_return false;
     auto& message = parser.get();
-    HttpRequest request;
-    request.method = std::string(message.method_string());
-    const std::string_view target = message.target();
-    const size_t question = target.find('?');
-    request.path = percent_decoded(target.substr(0, question));
-    if (question != std::string_view::npos)
-      request.query = std::string(target.substr(question + 1));
+    HttpRequest request = request_of(message.method_string(), message.target());
     for (const auto& field : message) {
       std::string name(field.name_string());
       for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -383,14 +366,9 @@ class Session : public std::enable_shared_from_this<Session> {
     auto exchange = std::make_shared<Exchange>(state_, stream_.get_executor(), std::move(request),
                                                message.version() == 10, keep_alive);
     exchange_ = exchange;
-    const Running running(*state_);
+    const auto running = state_->count_exchange();
     if (!state_->options.allow_origin.empty() && exchange->request().method == "OPTIONS") {
-      exchange->respond({204,
-                         "",
-                         {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-                          {"Access-Control-Allow-Headers", "*"},
-                          {"Access-Control-Max-Age", "86400"}},
-                         ""});
+      exchange->respond(preflight_response());
     } else {
       call_handler(guarded(exchange));
     }
@@ -437,11 +415,7 @@ asio::awaitable<void> accept_all(std::shared_ptr<State> state) {
     auto session = std::make_shared<Session>(state, Stream(std::move(socket)));
     asio::co_spawn(strand, session->run(), [session](const std::exception_ptr& error) {
       if (!error) return;
-      try {
-        std::rethrow_exception(error);
-      } catch (const std::exception& e) {
-        spdlog::error("connection: {}", e.what());
-      }
+      spdlog::error("a connection ended by an exception");  // out of memory, say
     });
   }
 }

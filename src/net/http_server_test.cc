@@ -117,23 +117,21 @@ TEST(HttpServer, RefusesTooLargeBodiesAndHeadersAndNonsense) {
 }
 
 TEST(HttpServer, StreamsInOrderFromAnotherThread) {
-  std::thread writer;
-  const auto server = start({}, [&](const std::shared_ptr<HttpExchange>& exchange) {
-    writer = std::thread([exchange] {
-      exchange->start_stream({200, "text/event-stream", {}, ""});
-      for (int i = 0; i < 100; ++i) exchange->write(fmt::format("data: {}\n\n", i));
-      exchange->end();
-    });
-  });
+  std::promise<std::shared_ptr<HttpExchange>> reached;
+  const auto server = start(
+      {}, [&](std::shared_ptr<HttpExchange> exchange) { reached.set_value(std::move(exchange)); });
   Client client(server->port());
   client.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
+  auto exchange = reached.get_future().get();
+  exchange->start_stream({200, "text/event-stream", {}, ""});
+  for (int i = 0; i < 100; ++i) exchange->write(fmt::format("data: {}\n\n", i));
+  exchange->end();
   const std::string got = client.read_until("0\r\n\r\n");
   size_t at = 0;
   for (int i = 0; i < 100; ++i) {
     at = got.find(fmt::format("data: {}\n\n", i), at);
     ASSERT_NE(at, std::string::npos) << i;
   }
-  writer.join();
 }
 
 TEST(HttpServer, WritesCommentsWhileAStreamIsSilent) {

@@ -7,18 +7,14 @@
 namespace baton::net {
 namespace {
 
+std::string body_of(std::string_view message, std::string_view type) {
+  return fmt::format(R"({{"error":{{"message":"{}","type":"{}","param":null,"code":null}}}})",
+                     message, type);
+}
+
 std::string_view reason(int status) {
   namespace http = boost::beast::http;
   return http::obsolete_reason(http::int_to_status(static_cast<unsigned>(status)));
-}
-
-}  // namespace
-
-std::string error_body(std::string_view message) {
-  // Messages are ours and hold no characters that JSON escapes.
-  return fmt::format(
-      R"({{"error":{{"message":"{}","type":"invalid_request_error","param":null,"code":null}}}})",
-      message);
 }
 
 std::string percent_decoded(std::string_view text) {
@@ -38,6 +34,36 @@ std::string percent_decoded(std::string_view text) {
     }
   }
   return out;
+}
+
+}  // namespace
+
+std::string error_body(std::string_view message) {
+  return body_of(message, "invalid_request_error");
+}
+
+HttpResponse dropped_response() {
+  return {500,
+          "application/json",
+          {},
+          body_of("the request was dropped by the server", "server_error")};
+}
+
+HttpResponse preflight_response() {
+  HttpResponse response{204, "", {}, ""};
+  response.headers["Access-Control-Allow-Methods"] = "GET, POST, OPTIONS";
+  response.headers["Access-Control-Allow-Headers"] = "*";
+  response.headers["Access-Control-Max-Age"] = "86400";
+  return response;
+}
+
+HttpRequest request_of(std::string_view method, std::string_view target) {
+  HttpRequest request;
+  request.method = std::string(method);
+  const size_t question = target.find('?');
+  request.path = percent_decoded(target.substr(0, question));
+  if (question != std::string_view::npos) request.query = std::string(target.substr(question + 1));
+  return request;
 }
 
 std::string response_head(const HttpResponse& response, const Framing& framing) {

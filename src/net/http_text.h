@@ -11,8 +11,13 @@ namespace baton::net {
 /// An OpenAI-style error body. `message` is ours and holds no character that JSON escapes.
 [[nodiscard]] std::string error_body(std::string_view message);
 
-/// "%20" → " "; malformed escapes stay as they are.
-[[nodiscard]] std::string percent_decoded(std::string_view text);
+/// The answer when the handler's side let go of a request without one, and to a CORS preflight.
+[[nodiscard]] HttpResponse dropped_response();
+[[nodiscard]] HttpResponse preflight_response();
+
+/// A request without headers and body. `target` is split at '?' and its path decoded ("%20" → " ";
+/// malformed escapes stay as they are).
+[[nodiscard]] HttpRequest request_of(std::string_view method, std::string_view target);
 
 /// How the body of a response is delimited and what the connection does next.
 struct Framing {
