@@ -43,7 +43,7 @@ class Session;
 }  // namespace
 
 /// Everything the connections share.
-struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
+struct HttpServer::State : std::enable_shared_from_this<State> {
   explicit State(HttpServerOptions o) : options(std::move(o)), acceptor(asio::make_strand(io)) {}
 
   const HttpServerOptions options;
@@ -52,6 +52,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   HttpHandler handler;
   std::vector<std::thread> threads;
   std::atomic<bool> draining{false};
+  std::atomic<bool> stopped{false};
 
   /// Counts one exchange as running while the result lives.
   std::shared_ptr<void> count_exchange() {
@@ -127,6 +128,7 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
   }
 
   void post(std::function<void()> task) override {
+    if (state_->stopped) return;
     asio::post(strand_, [self = shared_from_this(), task = std::move(task)] { task(); });
   }
 
@@ -135,7 +137,7 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
         [this, callback = std::move(callback)]() mutable { on_close_ = std::move(callback); });
   }
 
-  /// Sends what is produced until the answer is complete (true) or the client is gone (false).
+  /// Sends what is produced until the answer is complete (true) or the client gone (false).
   asio::awaitable<bool> run(Stream& stream) {
     watch(stream);
     while (true) {
@@ -177,6 +179,8 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
  private:
   template <typename Fn>
   void on_strand(Fn fn) {
+    // What is queued after the end would hold this, this holds the state, and that the queue.
+    if (state_->stopped) return;
     // dispatch runs at once when already on the strand, so that order is kept and no hop is paid.
     asio::dispatch(strand_, [self = shared_from_this(), fn = std::move(fn)]() mutable {
       if (!self->gone_ && !self->done_) fn();
@@ -217,8 +221,8 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
         });
   }
 
-  std::shared_ptr<State> state_;
-  Executor strand_;
+  const std::shared_ptr<State> state_;
+  const Executor strand_;
   asio::steady_timer wake_;  ///< cancelled whenever there is something new to do
   const HttpRequest request_;
   const bool http_1_0_;
@@ -233,7 +237,7 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
   std::function<void()> on_close_;
 };
 
-/// For the handler to hold: if every holder lets go without an answer, the answer is 500.
+/// For the handler to hold: an answer of 500 if every holder lets go without one.
 std::shared_ptr<HttpExchange> guarded(std::shared_ptr<Exchange> exchange) {
   HttpExchange* raw = exchange.get();
   return {raw, [exchange = std::move(exchange)](HttpExchange*) {
@@ -293,7 +297,7 @@ class Session : public std::enable_shared_from_this<Session> {
     stream_.socket().shutdown(tcp::socket::shutdown_send, ec);
     stream_.expires_after(std::chrono::seconds(2));
     std::string sink(1 << 16, '\0');
-    for (uint64_t drained = 0; !ec && drained < (state_->options.max_body_bytes << 1);) {
+    for (uint64_t drained = 0; !ec && drained < state_->options.max_body_bytes * 2;) {
       drained += co_await stream_.async_read_some(asio::buffer(sink),
                                                   asio::redirect_error(asio::use_awaitable, ec));
     }
@@ -337,8 +341,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   asio::awaitable<bool> refuse_body() {
-    return refuse(413,
-                  fmt::format("the body is larger than {} bytes", state_->options.max_body_bytes));
+    return refuse(413, fmt::format("the body is over {} bytes", state_->options.max_body_bytes));
   }
 
   /// An exception (out of memory, say) costs this request, answered with 500, and no other.
@@ -356,9 +359,7 @@ class Session : public std::enable_shared_from_this<Session> {
     auto& message = parser.get();
     HttpRequest request = request_of(message.method_string(), message.target());
     for (const auto& field : message) {
-      std::string name(field.name_string());
-      for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      request.headers[name] = std::string(field.value());
+      request.headers[lower_case(field.name_string())] = std::string(field.value());
     }
     request.body = std::move(message.body());
 
@@ -414,8 +415,7 @@ asio::awaitable<void> accept_all(std::shared_ptr<State> state) {
     socket.set_option(tcp::no_delay(true), ec);
     auto session = std::make_shared<Session>(state, Stream(std::move(socket)));
     asio::co_spawn(strand, session->run(), [session](const std::exception_ptr& error) {
-      if (!error) return;
-      spdlog::error("a connection ended by an exception");  // out of memory, say
+      if (error) spdlog::error("a connection ended by an exception");  // out of memory, say
     });
   }
 }
@@ -430,7 +430,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpServerOptions& 
   if (ec || found.empty()) {
     return fail(ErrorCode::kInvalidArgument, "--host {}: {}", options.host, ec.message());
   }
-  const tcp::endpoint endpoint = found.begin()->endpoint();
+  const tcp::endpoint endpoint = *found.begin();
   auto& acceptor = state->acceptor;
   acceptor.open(endpoint.protocol(), ec);
   if (!ec) acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
@@ -444,7 +444,6 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpServerOptions& 
 }
 
 HttpServer::HttpServer(std::shared_ptr<State> state) : state_(std::move(state)) {}
-
 HttpServer::~HttpServer() { stop(); }
 
 void HttpServer::start(HttpHandler handler) {
@@ -493,6 +492,9 @@ void HttpServer::stop() {
   state_->io.stop();
   for (auto& thread : state_->threads) thread.join();
   state_->threads.clear();
+  state_->stopped = true;
+  state_->io.restart();
+  state_->io.poll();  // what was queued between the two
 }
 
 }  // namespace baton::net

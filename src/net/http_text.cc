@@ -42,6 +42,14 @@ std::string error_body(std::string_view message) {
   return body_of(message, "invalid_request_error");
 }
 
+std::string lower_case(std::string_view ascii) {
+  std::string out(ascii);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
 HttpResponse dropped_response() {
   return {500,
           "application/json",

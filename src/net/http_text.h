@@ -19,6 +19,8 @@ namespace baton::net {
 /// malformed escapes stay as they are).
 [[nodiscard]] HttpRequest request_of(std::string_view method, std::string_view target);
 
+[[nodiscard]] std::string lower_case(std::string_view ascii);
+
 /// How the body of a response is delimited and what the connection does next.
 struct Framing {
   std::string header;  ///< a whole header line: Content-Length or Transfer-Encoding, or empty
