@@ -1,0 +1,26 @@
+// The kernel sets that this CPU can run, as parameters of tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/cpu.h"
+#include "linalg/kernels.h"
+
+namespace baton::linalg {
+
+inline std::vector<KernelSet> runnable_sets() {
+  std::vector<KernelSet> sets;
+  for (const std::string_view wanted : {"reference", "portable", "avx512", "amx"}) {
+    if (auto set = choose_kernels(wanted, cpu_features())) sets.push_back(*set);
+  }
+  return sets;
+}
+
+inline std::string set_name(const ::testing::TestParamInfo<KernelSet>& info) {
+  return std::string(name(info.param));
+}
+
+}  // namespace baton::linalg
