@@ -11,10 +11,20 @@ namespace {
 
 uint8_t byte_at(const std::byte* p, int i) { return std::to_integer<uint8_t>(p[i]); }
 
-float half_at(const std::byte* p) {
+uint16_t bits16_at(const std::byte* p) {
   uint16_t h;
   std::memcpy(&h, p, sizeof h);
-  return half_to_float(h);
+  return h;
+}
+
+void read_scale(const std::byte* p, BlockCodes& out) {
+  out.scale_half = bits16_at(p);
+  out.scales[0] = half_to_float(out.scale_half);
+}
+
+void read_min(const std::byte* p, BlockCodes& out) {
+  out.min_half = bits16_at(p);
+  out.mins[0] = half_to_float(out.min_half);
 }
 
 // 32 codes from 16 bytes: low nibbles first, then high ones (Q4_0 … Q5_1).
@@ -42,8 +52,10 @@ void unpack_five_bits(const std::byte* qh, const std::byte* qs, int bias, int8_t
 // The first four of each are the low 6 bits of a byte; of the last four, the low 4 bits lie in
 // bytes 8-11 and the high 2 bits on top of the first eight bytes.
 void unpack_k_scales(const std::byte* block, BlockCodes& out) {
-  const float d = half_at(block);
-  const float dmin = half_at(block + 2);
+  read_scale(block, out);
+  read_min(block + 2, out);
+  const float d = out.scales[0];
+  const float dmin = out.mins[0];
   const std::byte* s = block + 4;
   for (int j = 0; j < 8; ++j) {
     int scale;
@@ -56,6 +68,8 @@ void unpack_k_scales(const std::byte* block, BlockCodes& out) {
       min = byte_at(s, j + 4) >> 4 | byte_at(s, j) >> 6 << 4;
     }
     const auto at = static_cast<size_t>(j);
+    out.sub_scales[at] = static_cast<int8_t>(scale);
+    out.sub_mins[at] = static_cast<int8_t>(min);
     out.scales[at] = d * static_cast<float>(scale);
     out.mins[at] = -(dmin * static_cast<float>(min));
   }
@@ -76,11 +90,10 @@ void unpack_k_codes(const std::byte* qh, const std::byte* qs, int8_t* codes) {
 
 void unpack_q6_k(const std::byte* block, BlockCodes& out) {
   const std::byte* scales = block + 192;
-  const float d = half_at(block + 208);
-  for (int g = 0; g < 16; ++g) {
-    out.scales[static_cast<size_t>(g)] =
-        d * static_cast<float>(static_cast<int8_t>(byte_at(scales, g)));
-  }
+  read_scale(block + 208, out);
+  const float d = out.scales[0];
+  std::memcpy(out.sub_scales.data(), scales, 16);
+  for (size_t g = 0; g < 16; ++g) out.scales[g] = d * static_cast<float>(out.sub_scales[g]);
   for (int half = 0; half < 2; ++half) {
     const std::byte* ql = block + half * 64;
     const std::byte* qh = block + 128 + half * 32;
@@ -142,21 +155,21 @@ void unpack_block(TensorType type, const std::byte* block, BlockCodes& out) {
   int8_t* codes = out.codes.data();
   switch (type) {
     case TensorType::kQ4_0:
-      out.scales[0] = half_at(block);
+      read_scale(block, out);
       return unpack_nibbles(block + 2, 8, codes);
     case TensorType::kQ4_1:
-      out.scales[0] = half_at(block);
-      out.mins[0] = half_at(block + 2);
+      read_scale(block, out);
+      read_min(block + 2, out);
       return unpack_nibbles(block + 4, 0, codes);
     case TensorType::kQ5_0:
-      out.scales[0] = half_at(block);
+      read_scale(block, out);
       return unpack_five_bits(block + 2, block + 6, 16, codes);
     case TensorType::kQ5_1:
-      out.scales[0] = half_at(block);
-      out.mins[0] = half_at(block + 2);
+      read_scale(block, out);
+      read_min(block + 2, out);
       return unpack_five_bits(block + 4, block + 8, 0, codes);
     case TensorType::kQ8_0:
-      out.scales[0] = half_at(block);
+      read_scale(block, out);
       std::memcpy(codes, block + 2, 32);
       return;
     case TensorType::kQ4_K:
@@ -179,14 +192,10 @@ void dequantize(TensorType type, const std::byte* data, int64_t n, float* out) {
       if (n > 0) std::memcpy(out, data, static_cast<size_t>(n) * sizeof(float));
       return;
     case TensorType::kF16:
-      for (int64_t i = 0; i < n; ++i) out[i] = half_at(data + 2 * i);
+      for (int64_t i = 0; i < n; ++i) out[i] = half_to_float(bits16_at(data + 2 * i));
       return;
     case TensorType::kBF16:
-      for (int64_t i = 0; i < n; ++i) {
-        uint16_t h;
-        std::memcpy(&h, data + 2 * i, sizeof h);
-        out[i] = bf16_to_float(h);
-      }
+      for (int64_t i = 0; i < n; ++i) out[i] = bf16_to_float(bits16_at(data + 2 * i));
       return;
     default:
       dequantize_blocks(type, data, n, out);

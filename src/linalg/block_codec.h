@@ -17,11 +17,15 @@ namespace baton::linalg {
 
 inline constexpr int kMaxBlockValues = 256;
 
-/// One block of a quantised type, unpacked.
+/// One block of a quantised type, unpacked. Members that a type does not have keep what they held.
 struct BlockCodes {
   std::array<int8_t, kMaxBlockValues> codes;
   std::array<float, kMaxBlockValues / 16> scales;  ///< for each group
   std::array<float, kMaxBlockValues / 16> mins;    ///< for each group; only where has_min
+  uint16_t scale_half;  ///< float16 bits: the scale, or what sub_scales of a K type multiply
+  uint16_t min_half;    ///< float16 bits: the min, or what sub_mins of a K type multiply, negated
+  std::array<int8_t, kMaxBlockValues / 16> sub_scales;  ///< K types: scales[g] = scale_half * this
+  std::array<int8_t, kMaxBlockValues / 32> sub_mins;  ///< Q4_K, Q5_K: mins[g] = -(min_half * this)
 };
 
 /// What BlockCodes of a type hold.

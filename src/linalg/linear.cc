@@ -1,6 +1,11 @@
 #include "linalg/linear.h"
 
+#include "base/check.h"
+#include "linalg/portable_linear.h"
 #include "linalg/reference_linear.h"
+#if defined(__x86_64__)
+#include "linalg/avx512_linear.h"
+#endif
 
 namespace baton::linalg {
 namespace {
@@ -26,12 +31,30 @@ Status check(std::span<const MatrixView> stacked) {
   return {};
 }
 
+Result<std::unique_ptr<Linear>> make_decode_linear(Context& context,
+                                                   std::span<const MatrixView> stacked) {
+  switch (context.kernels) {
+    case KernelSet::kReference:
+      return make_reference_linear(context, stacked);
+    case KernelSet::kPortable:
+      return make_portable_linear(context, stacked);
+    case KernelSet::kAvx512:
+    case KernelSet::kAmx:
+      break;
+  }
+#if defined(__x86_64__)
+  return make_avx512_linear(context, stacked);
+#else
+  BATON_CHECK(false, "kernel set {} chosen for a CPU without it", name(context.kernels));
+#endif
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Linear>> make_linear(Context& context, KernelClass kernel_class,
                                             std::span<const MatrixView> stacked) {
   if (auto ok = check(stacked); !ok) return tl::unexpected(ok.error());
-  (void)kernel_class;
+  if (kernel_class == KernelClass::kDecode) return make_decode_linear(context, stacked);
   return make_reference_linear(context, stacked);
 }
 

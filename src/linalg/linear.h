@@ -2,7 +2,8 @@
 // each kernel set and class.
 //
 // kPrefill: bf16 weights packed for oneDNN, zero-padded panels of a fixed number of rows.
-// kDecode:  the file's quantised blocks (repacked, never widened), 8-bit activations.
+// kDecode:  the file's quantised blocks (repacked, never widened) times activations of 15 bits
+//           (activations.h), exact integer sums; kPortable, kAvx512 and kAmx have the same bits.
 // kReference (either class): float32 weights, float32 sums.
 // Rule of "Same bits": row r of y depends only on row r of x, never on n_rows, the other rows or
 // the number of threads.

@@ -1,0 +1,224 @@
+#include "linalg/portable_linear.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "linalg/activations.h"
+#include "linalg/aligned_buffer.h"
+#include "linalg/block_codec.h"
+
+namespace baton::linalg {
+namespace {
+
+/// One of the stacked matrices: its rows as in the file.
+struct Segment {
+  TensorType type;
+  CodeInfo code;  ///< group_values 0: a float type
+  int64_t first_out;
+  const std::byte* rows;
+  size_t stride_bytes;
+};
+
+/// The rows of a call. Quantised types read q and what follows, float types x.
+struct Activations {
+  const float* x;  ///< [n_rows][n_in]
+  int16_t* q;      ///< [n_rows][n_in]
+  float* sums;     ///< [n_rows][n_blocks]: of each 32 integers
+  float* scales;   ///< [n_rows]
+  int64_t n_rows;
+  int64_t n_in;
+};
+
+/// One output's weights, unpacked once for all rows of a call: scratch of one thread.
+struct Unpacked {
+  float* values;   ///< [n_in], float types
+  int16_t* codes;  ///< [n_in]
+  float* scales;   ///< [n_groups]
+  float* mins;     ///< [n_groups]
+};
+
+// Exact: 32 products of 15-bit integers and 8-bit codes stay below 2^31.
+template <int kN>
+int32_t dot(const int16_t* a, const int16_t* b) {
+  int32_t sum = 0;
+  for (int i = 0; i < kN; ++i) sum += static_cast<int32_t>(a[i]) * static_cast<int32_t>(b[i]);
+  return sum;
+}
+
+// The order of the float operations is the contract with the AVX-512 kernels.
+template <int kGroup, bool kHasMin>
+float quantized_dot(const Unpacked& w, const Activations& rows, int64_t r) {
+  const int16_t* q = rows.q + r * rows.n_in;
+  const float* sums = rows.sums + r * (rows.n_in / kActivationBlock);
+  float acc = 0.0F;
+  for (int64_t g = 0; g < rows.n_in / kGroup; ++g) {
+    const auto product = static_cast<float>(dot<kGroup>(w.codes + g * kGroup, q + g * kGroup));
+    acc += product * w.scales[g];
+    if constexpr (kHasMin) acc += w.mins[g] * sums[g];
+  }
+  return acc * rows.scales[r];
+}
+
+// Partial sum p adds the products of the inputs i ≡ p (mod 4), in order.
+float float_dot(const float* w, const float* x, int64_t n) {
+  float acc[4] = {};
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    for (int p = 0; p < 4; ++p) acc[p] += w[i + p] * x[i + p];
+  }
+  for (int p = 0; i + p < n; ++p) acc[p] += w[i + p] * x[i + p];
+  return (acc[0] + acc[1]) + (acc[2] + acc[3]);
+}
+
+void unpack_row(const Segment& segment, const std::byte* row, int64_t n_in, const Unpacked& w) {
+  const TensorTypeInfo& geometry = info(segment.type);
+  const int n_groups = geometry.block_values / segment.code.group_values;
+  BlockCodes block;
+  float* scales = w.scales;
+  float* mins = w.mins;
+  for (int64_t i = 0; i < n_in; i += geometry.block_values) {
+    unpack_block(segment.type, row, block);
+    row += geometry.block_bytes;
+    for (int c = 0; c < geometry.block_values; ++c) {
+      w.codes[i + c] = block.codes[static_cast<size_t>(c)];
+    }
+    for (int g = 0; g < n_groups; ++g) {
+      *scales++ = block.scales[static_cast<size_t>(g)];
+      if (segment.code.has_min) *mins++ = block.mins[static_cast<size_t>(g)];
+    }
+  }
+}
+
+class PortableLinear final : public Linear {
+ public:
+  static Result<std::unique_ptr<Linear>> create(Context& context,
+                                                std::span<const MatrixView> stacked);
+
+  void apply(Context& context, const float* x, int64_t n_rows, float* y) const override;
+  [[nodiscard]] int64_t n_in() const override { return n_in_; }
+  [[nodiscard]] int64_t n_out() const override { return n_out_; }
+  [[nodiscard]] size_t bytes() const override { return weights_.size(); }
+  [[nodiscard]] std::string describe() const override;
+
+ private:
+  [[nodiscard]] Activations quantize(Context& context, const float* x, int64_t n_rows) const;
+  void apply_output(const Segment& segment, int64_t out, const Activations& rows, const Unpacked& w,
+                    float* y) const;
+
+  std::vector<Segment> segments_;
+  AlignedBuffer weights_;
+  bool any_quantized_ = false;
+  int64_t n_in_ = 0;
+  int64_t n_out_ = 0;
+};
+
+Result<std::unique_ptr<Linear>> PortableLinear::create(Context& context,
+                                                       std::span<const MatrixView> stacked) {
+  auto linear = std::make_unique<PortableLinear>();
+  linear->n_in_ = stacked.front().n_in;
+  size_t n_bytes = 0;
+  for (const MatrixView& matrix : stacked) {
+    n_bytes += row_bytes(matrix.type, matrix.n_in) * static_cast<size_t>(matrix.n_out);
+  }
+  auto weights = AlignedBuffer::create(n_bytes, "decode weights");
+  if (!weights) return tl::unexpected(weights.error());
+  linear->weights_ = std::move(*weights);
+  std::byte* to = linear->weights_.data();
+  for (const MatrixView& matrix : stacked) {
+    const size_t stride = row_bytes(matrix.type, matrix.n_in);
+    context.pool.for_ranges(matrix.n_out, 1, [&](int64_t begin, int64_t end) {
+      std::memcpy(to + static_cast<size_t>(begin) * stride,
+                  matrix.data + static_cast<size_t>(begin) * stride,
+                  static_cast<size_t>(end - begin) * stride);
+    });
+    const CodeInfo code = code_info(matrix.type);
+    linear->segments_.push_back({matrix.type, code, linear->n_out_, to, stride});
+    linear->any_quantized_ |= code.group_values != 0;
+    linear->n_out_ += matrix.n_out;
+    to += static_cast<size_t>(matrix.n_out) * stride;
+  }
+  return linear;
+}
+
+Activations PortableLinear::quantize(Context& context, const float* x, int64_t n_rows) const {
+  Activations rows{x, nullptr, nullptr, nullptr, n_rows, n_in_};
+  if (!any_quantized_) return rows;
+  const int64_t n_blocks = n_in_ / kActivationBlock;
+  rows.q = context.workspace.take<int16_t>(static_cast<size_t>(n_rows * n_in_));
+  rows.sums = context.workspace.take<float>(static_cast<size_t>(n_rows * n_blocks));
+  rows.scales = context.workspace.take<float>(static_cast<size_t>(n_rows));
+  context.pool.for_ranges(n_rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int16_t* q = rows.q + r * n_in_;
+      quantize_row(x + r * n_in_, n_in_, rows.q + r * n_in_, rows.scales + r);
+      for (int64_t b = 0; b < n_blocks; ++b) {
+        int32_t sum = 0;
+        for (int i = 0; i < kActivationBlock; ++i) sum += q[b * kActivationBlock + i];
+        rows.sums[r * n_blocks + b] = static_cast<float>(sum);
+      }
+    }
+  });
+  return rows;
+}
+
+void PortableLinear::apply_output(const Segment& segment, int64_t out, const Activations& rows,
+                                  const Unpacked& w, float* y) const {
+  const std::byte* row =
+      segment.rows + static_cast<size_t>(out - segment.first_out) * segment.stride_bytes;
+  if (segment.code.group_values == 0) {
+    dequantize(segment.type, row, n_in_, w.values);
+    for (int64_t r = 0; r < rows.n_rows; ++r) {
+      y[r * n_out_ + out] = float_dot(w.values, rows.x + r * n_in_, n_in_);
+    }
+    return;
+  }
+  unpack_row(segment, row, n_in_, w);
+  const auto dot_of = segment.code.group_values == 16 ? quantized_dot<16, false>
+                      : segment.code.has_min          ? quantized_dot<32, true>
+                                                      : quantized_dot<32, false>;
+  for (int64_t r = 0; r < rows.n_rows; ++r) y[r * n_out_ + out] = dot_of(w, rows, r);
+}
+
+void PortableLinear::apply(Context& context, const float* x, int64_t n_rows, float* y) const {
+  const Workspace::Mark mark = context.workspace.mark();
+  const Activations rows = quantize(context, x, n_rows);
+  const int n_threads = context.pool.n_threads();
+  const auto n_in = static_cast<size_t>(n_in_);
+  auto* scratch = context.workspace.take<Unpacked>(static_cast<size_t>(n_threads));
+  for (int t = 0; t < n_threads; ++t) {
+    scratch[t] = {context.workspace.take<float>(n_in), context.workspace.take<int16_t>(n_in),
+                  context.workspace.take<float>(n_in / 16 + 1),
+                  context.workspace.take<float>(n_in / 16 + 1)};
+  }
+  context.pool.run([&](int thread) {
+    const int64_t begin = n_out_ * thread / n_threads;
+    const int64_t end = n_out_ * (thread + 1) / n_threads;
+    size_t s = 0;
+    for (int64_t out = begin; out < end; ++out) {
+      while (s + 1 < segments_.size() && out >= segments_[s + 1].first_out) ++s;
+      apply_output(segments_[s], out, rows, scratch[thread], y);
+    }
+  });
+  context.workspace.rewind(mark);
+}
+
+std::string PortableLinear::describe() const {
+  std::string types;
+  TensorType last{};
+  for (const Segment& segment : segments_) {
+    if (!types.empty() && segment.type == last) continue;
+    types += (types.empty() ? "" : "+") + std::string(info(segment.type).name);
+    last = segment.type;
+  }
+  return "portable " + types;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Linear>> make_portable_linear(Context& context,
+                                                     std::span<const MatrixView> stacked) {
+  return PortableLinear::create(context, stacked);
+}
+
+}  // namespace baton::linalg
