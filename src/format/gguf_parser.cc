@@ -170,16 +170,15 @@ Status GgufParser::parse_shape(TensorView& tensor) {
                    kMaxDims);
   }
   tensor.shape.resize(n_dims);
+  // No format has less than one bit a value, so products of dimensions can't overflow.
+  const uint64_t max_values = std::min<uint64_t>(bytes_.size(), uint64_t{1} << 57) * 8;
   uint64_t n_values = 1;
   for (uint32_t d = 0; d < n_dims; ++d) {
     uint64_t dim = 0;
     if (!cursor_.read(dim)) {
       return corrupt("tensor {}: the shape is cut off by the end of the file", quoted(tensor.name));
     }
-    // 2^62 values leave room for every size in bytes to be computed in 64 bits (8 bytes at most
-    // each).
-    constexpr uint64_t kMaxValues = uint64_t{1} << 60;
-    if (dim == 0 || dim > kMaxValues / n_values) {
+    if (dim == 0 || dim > max_values / n_values) {
       return corrupt("tensor {}: dimension {} is {}; it must be at least 1 and fit the file",
                      quoted(tensor.name), d, static_cast<int64_t>(dim));
     }

@@ -1,0 +1,301 @@
+#include "model/transformer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace baton::model {
+namespace {
+
+using linalg::ConstRows;
+using linalg::HeadRows;
+using linalg::KernelClass;
+using linalg::Linear;
+using linalg::MatrixView;
+
+// Angles for so many positions are computed at the start; later ones when a sequence gets there. A
+// table of the whole context would cost memory and start-up time that few sequences ever use.
+constexpr int kFirstRopePositions = 4096;
+
+}  // namespace
+
+Transformer::Transformer(linalg::Context& context, Checkpoint checkpoint, int context_length)
+    : context_(context), checkpoint_(std::move(checkpoint)), context_length_(context_length) {}
+
+Result<std::unique_ptr<Transformer>> Transformer::create(linalg::Context& context,
+                                                         Checkpoint checkpoint,
+                                                         const TransformerOptions& options) {
+  const int most = checkpoint.spec.context_length;
+  if (options.context_length < 0 || options.context_length > most) {
+    return fail(ErrorCode::kInvalidArgument,
+                "{}: a context of {} tokens was asked for; the model has {}",
+                checkpoint.file->path(), options.context_length, most);
+  }
+  const int context_length = options.context_length > 0 ? options.context_length : most;
+  std::unique_ptr<Transformer> model(
+      new Transformer(context, std::move(checkpoint), context_length));
+  // The reference kernels make no difference between the classes: one copy.
+  const bool shared = context.kernels == linalg::KernelSet::kReference;
+  if (options.with_prefill_weights && !shared) {
+    auto packed = model->pack(KernelClass::kPrefill);
+    if (!packed) return tl::unexpected(packed.error());
+    model->prefill_ = std::move(*packed);
+  }
+  if (options.with_decode_weights || shared) {
+    auto packed = model->pack(KernelClass::kDecode);
+    if (!packed) return tl::unexpected(packed.error());
+    model->decode_ = std::move(*packed);
+  }
+  model->grow_rope_tables(std::min(context_length, kFirstRopePositions));
+  model->checkpoint_.file->release_pages();
+  return model;
+}
+
+Result<std::unique_ptr<Transformer::Weights>> Transformer::pack(KernelClass kernel_class) const {
+  auto out = std::make_unique<Weights>();
+  Status status;
+  const auto add = [&](std::span<const MatrixView> stacked, std::unique_ptr<Linear>& linear) {
+    if (!status) return;
+    auto made = linalg::make_linear(context_, kernel_class, stacked);
+    if (made) {
+      linear = std::move(*made);
+    } else {
+      status = fail(made.error().code, "{}: {}", checkpoint_.file->path(), made.error().message);
+    }
+  };
+  for (const LayerTensors& layer : checkpoint_.layers) {
+    LayerWeights& weights = out->layers.emplace_back();
+    add(layer.qkv, weights.qkv);
+    add({&layer.output, 1}, weights.output);
+    add(layer.gate_up, weights.gate_up);
+    add({&layer.down, 1}, weights.down);
+  }
+  add({&checkpoint_.head, 1}, out->head);
+  if (!status) return tl::unexpected(status.error());
+  return out;
+}
+
+const Transformer::Weights& Transformer::weights(KernelClass kernel_class) const {
+  if (context_.kernels == linalg::KernelSet::kReference) return *decode_;
+  const Weights* weights = (kernel_class == KernelClass::kPrefill ? prefill_ : decode_).get();
+  BATON_CHECK(weights != nullptr, "no weights of this slice's class were packed");
+  return *weights;
+}
+
+kv::KvLayout Transformer::kv_layout(int n_blocks, TensorType type) const {
+  kv::KvLayout layout;
+  layout.n_layers = spec().n_layers();
+  layout.n_blocks = n_blocks;
+  layout.n_kv_heads = spec().n_kv_heads;
+  layout.head_dim = spec().head_dim;
+  layout.type = type;
+  return layout;
+}
+
+void Transformer::bind_kv(const kv::KvLayout& layout, std::byte* memory) {
+  BATON_CHECK(layout.n_layers == spec().n_layers() && layout.n_kv_heads == spec().n_kv_heads &&
+              layout.head_dim == spec().head_dim);
+  kv_.clear();
+  for (int layer = 0; layer < layout.n_layers; ++layer) {
+    kv_.push_back({.data = memory + layout.offset(layer, BlockId{0}),
+                   .block_stride_bytes = layout.block_bytes(),
+                   .type = layout.type,
+                   .n_kv_heads = layout.n_kv_heads,
+                   .head_dim = layout.head_dim,
+                   .block_tokens = layout.block_tokens});
+  }
+}
+
+void Transformer::grow_rope_tables(int n_positions) {
+  if (!rope_tables_.empty() && rope_tables_.front().max_positions() >= n_positions) return;
+  if (!rope_tables_.empty())
+    n_positions = std::max(n_positions, 2 * rope_tables_.front().max_positions());
+  n_positions = std::min(n_positions, context_length_);
+  rope_tables_.clear();
+  for (const RopeSpec& rope : spec().ropes) {
+    rope_tables_.emplace_back(inverse_frequencies(rope), n_positions);
+  }
+}
+
+/// Collects the slices of one class into group_.
+void Transformer::gather(std::span<const SeqSlice> slices, KernelClass kernel_class) {
+  group_.kernel_class = kernel_class;
+  group_.tokens.clear();
+  group_.positions.clear();
+  group_.seqs.clear();
+  group_.outputs.clear();
+  int64_t logits_row = 0;
+  for (const SeqSlice& slice : slices) {
+    const int n_rows = static_cast<int>(slice.tokens.size());
+    BATON_CHECK(slice.begin >= 0 && n_rows <= context_length_ - slice.begin);
+    BATON_CHECK(slice.n_logits >= 0 && slice.n_logits <= n_rows);
+    if (slice.kernel_class == kernel_class && n_rows > 0) {
+      const int64_t first_row = group_.n_rows();
+      group_.seqs.push_back({slice.blocks, slice.begin, n_rows, first_row});
+      for (int i = 0; i < n_rows; ++i) {
+        const TokenId token = slice.tokens[static_cast<size_t>(i)];
+        BATON_CHECK(token >= 0 && token < spec().n_vocab, "token {}", token);
+        group_.tokens.push_back(token);
+        group_.positions.push_back(slice.begin + i);
+      }
+      if (slice.n_logits > 0) {
+        group_.outputs.push_back({first_row + n_rows - slice.n_logits, logits_row, slice.n_logits});
+      }
+    }
+    logits_row += slice.n_logits;
+  }
+}
+
+void Transformer::forward(std::span<const SeqSlice> slices, float* logits) {
+  BATON_CHECK(!kv_.empty(), "bind_kv() comes first");
+  // Prefill first: where a batch has a prompt's last chunk and its tail, the tail reads that
+  // chunk's KV.
+  for (const KernelClass kernel_class : {KernelClass::kPrefill, KernelClass::kDecode}) {
+    gather(slices, kernel_class);
+    const int64_t n_rows = group_.n_rows();
+    if (n_rows == 0) continue;
+    grow_rope_tables(1 + *std::max_element(group_.positions.begin(), group_.positions.end()));
+
+    linalg::Workspace& workspace = context_.workspace;
+    const linalg::Workspace::Mark mark = workspace.mark();
+    const auto take = [&](int64_t width) { return workspace.take<float>(size_t(n_rows * width)); };
+    float* x = take(spec().hidden);  // [n_rows, hidden]: the residual stream
+    const Buffers buffers{.normed = take(spec().hidden),
+                          .qkv = take(spec().qkv_width()),
+                          .attended = take(spec().q_width()),
+                          .branch = take(spec().hidden),
+                          .gate_up = take(int64_t{2} * spec().ffn),
+                          .activated = take(spec().ffn)};
+    const Weights& packed = weights(kernel_class);
+
+    linalg::embed(context_, checkpoint_.embedding, group_.tokens, spec().embedding_scale, x);
+    for (int layer = 0; layer < spec().n_layers(); ++layer) {
+      attention_branch(layer, packed.layers[size_t(layer)], buffers, x);
+      mlp_branch(layer, packed.layers[size_t(layer)], buffers, x);
+    }
+    head(x, logits);
+    workspace.rewind(mark);
+  }
+}
+
+/// x += post_norm(W_o attention(rope(norm(q)), rope(norm(k)), v)), q|k|v = W_qkv norm(x).
+void Transformer::attention_branch(int layer, const LayerWeights& weights, const Buffers& buffers,
+                                   float* x) {
+  const ModelSpec& s = spec();
+  const LayerTensors& tensors = checkpoint_.layers[size_t(layer)];
+  const LayerSpec& layer_spec = s.layers[size_t(layer)];
+  const linalg::KvLayer& kv = kv_[size_t(layer)];
+  const int64_t n_rows = group_.n_rows();
+
+  linalg::rms_norm(context_, x, tensors.attention_norm.data(), s.norm_eps, n_rows, s.hidden,
+                   buffers.normed);
+  weights.qkv->apply(context_, buffers.normed, n_rows, buffers.qkv);
+
+  const int64_t stride = s.qkv_width();
+  float* k = buffers.qkv + s.q_width();
+  float* v = k + s.kv_width();
+  const HeadRows q_heads{buffers.qkv, stride, s.n_heads, s.head_dim};
+  const HeadRows k_heads{k, stride, s.n_kv_heads, s.head_dim};
+  if (s.qk_norms) {
+    linalg::rms_norm_heads(context_, q_heads, tensors.q_norm.data(), s.norm_eps, n_rows);
+    linalg::rms_norm_heads(context_, k_heads, tensors.k_norm.data(), s.norm_eps, n_rows);
+  }
+  const linalg::RopeTable& table = rope_tables_[size_t(layer_spec.rope)];
+  const linalg::RopeStyle style = s.ropes[size_t(layer_spec.rope)].style;
+  linalg::rope(context_, table, style, group_.positions, q_heads);
+  linalg::rope(context_, table, style, group_.positions, k_heads);
+
+  linalg::store_kv(context_, kv, group_.seqs, {k, stride}, {v, stride});
+  const linalg::AttentionShape shape{s.n_heads, s.attention_scale, layer_spec.window};
+  linalg::attention(context_, group_.kernel_class, kv, shape, group_.seqs, {buffers.qkv, stride},
+                    buffers.attended);
+  weights.output->apply(context_, buffers.attended, n_rows, buffers.branch);
+  if (s.post_norms) {
+    linalg::rms_norm(context_, buffers.branch, tensors.post_attention_norm.data(), s.norm_eps,
+                     n_rows, s.hidden, buffers.branch);
+  }
+  linalg::add_in_place(context_, x, buffers.branch, n_rows, s.hidden);
+}
+
+/// x += post_norm(W_down (act(gate) * up)), gate|up = W_gate_up norm(x).
+void Transformer::mlp_branch(int layer, const LayerWeights& weights, const Buffers& buffers,
+                             float* x) {
+  const ModelSpec& s = spec();
+  const LayerTensors& tensors = checkpoint_.layers[size_t(layer)];
+  const int64_t n_rows = group_.n_rows();
+
+  linalg::rms_norm(context_, x, tensors.ffn_norm.data(), s.norm_eps, n_rows, s.hidden,
+                   buffers.normed);
+  weights.gate_up->apply(context_, buffers.normed, n_rows, buffers.gate_up);
+  linalg::gated_activation(context_, s.activation, buffers.gate_up, n_rows, s.ffn,
+                           buffers.activated);
+  weights.down->apply(context_, buffers.activated, n_rows, buffers.branch);
+  if (s.post_norms) {
+    linalg::rms_norm(context_, buffers.branch, tensors.post_ffn_norm.data(), s.norm_eps, n_rows,
+                     s.hidden, buffers.branch);
+  }
+  linalg::add_in_place(context_, x, buffers.branch, n_rows, s.hidden);
+}
+
+/// Final norm and output matrix, for the rows that want logits only.
+void Transformer::head(const float* x, float* logits) {
+  const std::vector<LogitRows>& outputs = group_.outputs;
+  const int64_t hidden = spec().hidden;
+  const Linear& head = *weights(group_.kernel_class).head;
+  // Slices whose logits follow one another are one product: in a decode step all of them.
+  for (size_t begin = 0; begin < outputs.size();) {
+    int64_t n_rows = 0;
+    size_t end = begin;
+    while (end < outputs.size() && outputs[end].logits_row == outputs[begin].logits_row + n_rows) {
+      n_rows += outputs[end++].n_rows;
+    }
+    linalg::Workspace& workspace = context_.workspace;
+    const linalg::Workspace::Mark mark = workspace.mark();
+    float* normed = workspace.take<float>(size_t(n_rows * hidden));  // [n_rows, hidden]
+    float* to = normed;
+    for (size_t i = begin; i < end; ++i) {
+      const float* from = x + outputs[i].row * hidden;
+      to = std::copy(from, from + outputs[i].n_rows * hidden, to);
+    }
+    linalg::rms_norm(context_, normed, checkpoint_.final_norm.data(), spec().norm_eps, n_rows,
+                     hidden, normed);
+    head.apply(context_, normed, n_rows, logits + outputs[begin].logits_row * spec().n_vocab);
+    workspace.rewind(mark);
+    begin = end;
+  }
+}
+
+std::vector<GemmInfo> Transformer::gemms() const {
+  std::vector<GemmInfo> out;
+  for (const KernelClass kernel_class : {KernelClass::kPrefill, KernelClass::kDecode}) {
+    const Weights* packed = (kernel_class == KernelClass::kPrefill ? prefill_ : decode_).get();
+    if (packed == nullptr) continue;
+    const auto add = [&](const char* name, const Linear& linear) {
+      const std::string implementation = linear.describe();
+      auto found = std::find_if(out.begin(), out.end(), [&](const GemmInfo& gemm) {
+        return gemm.name == name && gemm.kernel_class == kernel_class &&
+               gemm.implementation == implementation;
+      });
+      if (found == out.end()) found = out.insert(out.end(), {name, kernel_class, implementation});
+      ++found->n_matrices;
+      found->bytes += linear.bytes();
+    };
+    for (const LayerWeights& layer : packed->layers) {
+      add("qkv", *layer.qkv);
+      add("attention_output", *layer.output);
+      add("gate_up", *layer.gate_up);
+      add("down", *layer.down);
+    }
+    add("head", *packed->head);
+  }
+  return out;
+}
+
+size_t Transformer::weights_bytes() const {
+  size_t bytes = 0;
+  for (const GemmInfo& gemm : gemms()) bytes += gemm.bytes;
+  return bytes;
+}
+
+}  // namespace baton::model

@@ -1,0 +1,113 @@
+// The one transformer: weights laid out per phase, and the forward pass over batches of slices.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "linalg/attention.h"
+#include "model/checkpoint.h"
+#include "model/token_model.h"
+
+namespace baton::model {
+
+struct TransformerOptions {
+  /// Which phases' weights to pack. A slice of a class without weights must not be passed to
+  /// forward(). With the reference kernels there is one copy, and both classes are always there.
+  bool with_prefill_weights = true;
+  bool with_decode_weights = true;
+  int context_length = 0;  ///< tokens; 0 = the model's own; more than that is refused
+};
+
+/// One kind of matrix product, for /version and `inspect`.
+struct GemmInfo {
+  std::string name;  ///< "qkv", "attention_output", "gate_up", "down", "head"
+  linalg::KernelClass kernel_class = linalg::KernelClass::kDecode;
+  std::string implementation;  ///< Linear::describe()
+  int n_matrices = 0;          ///< how many layers use this implementation
+  size_t bytes = 0;            ///< of all of them
+};
+
+/// Decoder-only transformer, driven by the checkpoint's ModelSpec. Every row of a batch is computed
+/// in the class of its slice, the head included, and by operations whose bits don't depend on the
+/// other rows, so a position's result depends on its token, its history and its class alone ("Same
+/// bits").
+///
+/// Owner: the engine thread (thread-compatible), which owns the Context too. Lifecycle: create(),
+/// bind_kv(), then forward() any number of times.
+class Transformer final : public TokenModel {
+ public:
+  /// Packs the weights; the file stays mapped for the embedding. `context` must outlive the model.
+  [[nodiscard]] static Result<std::unique_ptr<Transformer>> create(
+      linalg::Context& context, Checkpoint checkpoint, const TransformerOptions& options);
+
+  [[nodiscard]] int n_vocab() const override { return spec().n_vocab; }
+  [[nodiscard]] int context_length() const override { return context_length_; }
+  [[nodiscard]] kv::KvLayout kv_layout(int n_blocks, TensorType type) const override;
+  void bind_kv(const kv::KvLayout& layout, std::byte* memory) override;
+  void forward(std::span<const SeqSlice> slices, float* logits) override;
+
+  [[nodiscard]] const ModelSpec& spec() const { return checkpoint_.spec; }
+  [[nodiscard]] std::vector<GemmInfo> gemms() const;
+  /// Bytes of all packed weights; what both classes share counts once.
+  [[nodiscard]] size_t weights_bytes() const;
+
+ private:
+  struct LayerWeights {
+    std::unique_ptr<linalg::Linear> qkv;      ///< hidden → qkv_width
+    std::unique_ptr<linalg::Linear> output;   ///< q_width → hidden
+    std::unique_ptr<linalg::Linear> gate_up;  ///< hidden → 2 * ffn
+    std::unique_ptr<linalg::Linear> down;     ///< ffn → hidden
+  };
+  /// All matrices in the layout of one class.
+  struct Weights {
+    std::vector<LayerWeights> layers;
+    std::unique_ptr<linalg::Linear> head;  ///< hidden → n_vocab
+  };
+  /// Rows [row, row + n_rows) of the group have their logits at [logits_row, logits_row + n_rows).
+  struct LogitRows {
+    int64_t row = 0;
+    int64_t logits_row = 0;
+    int64_t n_rows = 0;
+  };
+  /// The slices of one class as one matrix of rows.
+  struct Group {
+    linalg::KernelClass kernel_class = linalg::KernelClass::kDecode;
+    std::vector<TokenId> tokens;  ///< [n_rows]
+    std::vector<int> positions;   ///< [n_rows]
+    std::vector<linalg::SeqRows> seqs;
+    std::vector<LogitRows> outputs;
+    [[nodiscard]] int64_t n_rows() const { return static_cast<int64_t>(tokens.size()); }
+  };
+  /// Scratch of one group's pass.
+  struct Buffers {
+    float* normed = nullptr;     ///< [n_rows, hidden]
+    float* qkv = nullptr;        ///< [n_rows, qkv_width]
+    float* attended = nullptr;   ///< [n_rows, q_width]
+    float* branch = nullptr;     ///< [n_rows, hidden]: what attention or MLP adds to the residual
+    float* gate_up = nullptr;    ///< [n_rows, 2 * ffn]
+    float* activated = nullptr;  ///< [n_rows, ffn]
+  };
+
+  Transformer(linalg::Context& context, Checkpoint checkpoint, int context_length);
+  Result<std::unique_ptr<Weights>> pack(linalg::KernelClass kernel_class) const;
+  [[nodiscard]] const Weights& weights(linalg::KernelClass kernel_class) const;
+
+  void gather(std::span<const SeqSlice> slices, linalg::KernelClass kernel_class);
+  void grow_rope_tables(int n_positions);
+  void attention_branch(int layer, const LayerWeights& weights, const Buffers& buffers, float* x);
+  void mlp_branch(int layer, const LayerWeights& weights, const Buffers& buffers, float* x);
+  void head(const float* x, float* logits);
+
+  linalg::Context& context_;
+  Checkpoint checkpoint_;
+  int context_length_;
+  std::unique_ptr<Weights> prefill_;  ///< nullptr if not wanted or shared
+  std::unique_ptr<Weights> decode_;   ///< with the reference kernels: of both classes
+  std::vector<linalg::RopeTable>
+      rope_tables_;                  ///< one for each of spec().ropes; grow with the positions seen
+  std::vector<linalg::KvLayer> kv_;  ///< one for each layer
+  Group group_;                      ///< reused, so that a steady step allocates nothing
+};
+
+}  // namespace baton::model
