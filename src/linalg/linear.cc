@@ -1,6 +1,7 @@
 #include "linalg/linear.h"
 
 #include "base/check.h"
+#include "linalg/panel_linear.h"
 #include "linalg/portable_linear.h"
 #include "linalg/reference_linear.h"
 #if defined(__x86_64__)
@@ -55,7 +56,8 @@ Result<std::unique_ptr<Linear>> make_linear(Context& context, KernelClass kernel
                                             std::span<const MatrixView> stacked) {
   if (auto ok = check(stacked); !ok) return tl::unexpected(ok.error());
   if (kernel_class == KernelClass::kDecode) return make_decode_linear(context, stacked);
-  return make_reference_linear(context, stacked);
+  if (context.kernels == KernelSet::kReference) return make_reference_linear(context, stacked);
+  return make_panel_linear(context, stacked);
 }
 
 }  // namespace baton::linalg
