@@ -69,22 +69,22 @@ void ChoiceStream::add_text(const std::string& text) {
     pending_.text += text;
     return;
   }
-  pending_.text += matcher_.push(text);
-  check_stop();
+  match(text);
 }
 
-void ChoiceStream::check_stop() {
-  if (!matcher_.match()) return;
+void ChoiceStream::match(const std::string& text) {
+  text::StopMatcher::Output out = matcher_.push(text);
+  pending_.text += out.text;
+  if (!out.stop) return;
   finish_ = FinishReason::kStop;
   pending_.finish = finish_;
-  pending_.stop_reason = *matcher_.match();
+  pending_.stop_reason = options_.stops->strings()[static_cast<size_t>(*out.stop)];
 }
 
 void ChoiceStream::finish(const TokenEvent& event) {
-  pending_.text += matcher_.push(decoder_->finish());
-  check_stop();
+  match(decoder_->finish());
   if (finish_) return;
-  pending_.text += matcher_.finish();
+  pending_.text += matcher_.flush();
   finish_ = event.finish;
   pending_.finish = finish_;
   if (event.stop_id) pending_.stop_reason = *event.stop_id;

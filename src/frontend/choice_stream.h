@@ -8,8 +8,8 @@
 
 #include "api/responses.h"
 #include "base/token_request.h"
-#include "frontend/stop_matcher.h"
 #include "frontend/text_codec.h"
+#include "text/stop_matcher.h"
 
 namespace baton::frontend {
 
@@ -19,7 +19,7 @@ struct ChoiceOptions {
   bool want_token_ids = false;
   bool tokens_as_ids = false;  ///< return_tokens_as_token_ids
   int min_tokens = 0;          ///< stop strings are not looked for in the text of the first ones
-  std::vector<std::string> stops;
+  std::shared_ptr<const text::StopStrings> stops;  ///< never null
 };
 
 /// `logprob`'s token and alternatives by name, for a response.
@@ -48,14 +48,14 @@ class ChoiceStream {
 
  private:
   void add_text(const std::string& text);
+  void match(const std::string& text);
   void finish(const TokenEvent& event);
-  void check_stop();
 
   const TextCodec& codec_;
   const ChoiceOptions& options_;
   int index_;
   std::unique_ptr<TextDecoder> decoder_;
-  StopMatcher matcher_;
+  text::StopMatcher matcher_;
   api::ChoiceOutput pending_;
   int n_tokens_ = 0;
   int64_t n_code_points_ = 0;  ///< of decoded text, the held-back part included

@@ -49,7 +49,7 @@ Generation::Generation(const Services& services, std::shared_ptr<net::HttpExchan
                      .want_token_ids = params.return_token_ids,
                      .tokens_as_ids = params.return_tokens_as_token_ids,
                      .min_tokens = params.min_tokens,
-                     .stops = params.stop};
+                     .stops = std::make_shared<text::StopStrings>(params.stop)};
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     subs_.push_back({.id = RequestId{arrival_.first_id + prompt}, .info = {}, .n_open = params.n});
     for (int i = 0; i < params.n; ++i) {
