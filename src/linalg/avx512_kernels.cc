@@ -128,19 +128,15 @@ inline void dot_rows(const Tile& tile, const int8_t* planes, __m512i* sums) {
     const __m512i low = _mm512_add_epi32(chain[2], chain[3]);
     sums[0] = _mm512_add_epi32(_mm512_slli_epi32(high, 7), low);
   } else {
-    for (int r = 0; r < R; ++r) sums[r] = _mm512_setzero_si512();
+    __m512i low[R];
+    for (int r = 0; r < R; ++r) sums[r] = low[r] = _mm512_setzero_si512();
     for (int j = kFirst; j < kFirst + kN; ++j) {
       for (int r = 0; r < R; ++r) {
         sums[r] = _mm512_dpbusd_epi32(sums[r], tile.codes[j], broadcast4(planes + 64 * r + 4 * j));
+        low[r] = _mm512_dpbusd_epi32(low[r], tile.codes[j], broadcast4(planes + 64 * r + 32 + 4 * j));
       }
     }
-    for (int r = 0; r < R; ++r) sums[r] = _mm512_slli_epi32(sums[r], 7);
-    for (int j = kFirst; j < kFirst + kN; ++j) {
-      for (int r = 0; r < R; ++r) {
-        sums[r] =
-            _mm512_dpbusd_epi32(sums[r], tile.codes[j], broadcast4(planes + 64 * r + 32 + 4 * j));
-      }
-    }
+    for (int r = 0; r < R; ++r) sums[r] = _mm512_add_epi32(_mm512_slli_epi32(sums[r], 7), low[r]);
   }
 }
 
