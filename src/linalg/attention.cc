@@ -115,7 +115,7 @@ bool worth_the_pool(std::span<const AttentionUnit> units) {
   for (const AttentionUnit& unit : units) {
     products += int64_t{unit.end_position() - unit.begin_visible()} * unit.n_rows() * unit.head_dim;
   }
-  return products > 4 * kInlineValues;
+  return products > 16 * kInlineValues;
 }
 
 AttentionPart cut_part(float* memory, int n_rows, int width) {
@@ -197,12 +197,13 @@ void attention_decode(Context& context, std::span<const AttentionUnit> units,
     const Piece& piece = pieces[i];
     const AttentionUnit& unit = units[static_cast<size_t>(piece.unit)];
     const int first = piece.index * kPartTiles;
-    k.attend(unit, std::max(first, begin_tile(unit)), std::min(first + kPartTiles, end_tile(unit)),
+    k.stream(unit, std::max(first, begin_tile(unit)), std::min(first + kPartTiles, end_tile(unit)),
              scratches.scratch(thread), parts[i]);
+    if (n_parts(unit) == 1) k.finish(unit, parts + i, 1);
   });
   const AttentionPart* next = parts;
   for (const AttentionUnit& unit : units) {
-    k.finish(unit, next, n_parts(unit));
+    if (n_parts(unit) > 1) k.finish(unit, next, n_parts(unit));
     next += n_parts(unit);
   }
 }

@@ -82,6 +82,9 @@ struct AttentionKernels {
   /// part = the softmax over the visible positions in tiles [begin_tile, end_tile).
   void (*attend)(const AttentionUnit& unit, int begin_tile, int end_tile,
                  const AttentionScratch& scratch, const AttentionPart& part);
+  /// The same with sums over head_dim in lanes instead of a chain (other last bits): for few rows.
+  void (*stream)(const AttentionUnit& unit, int begin_tile, int end_tile,
+                 const AttentionScratch& scratch, const AttentionPart& part);
   /// out = the parts (ascending positions, folded in that order), normalised.
   void (*finish)(const AttentionUnit& unit, const AttentionPart* parts, int n_parts);
 };

@@ -73,6 +73,12 @@ BATON_INLINE F16 load_some(const uint16_t* p, int64_t n) {
   return widen(h);
 }
 
+/// The first 8 lanes from memory, zero in the others.
+template <typename T>
+BATON_INLINE F16 load_8(const T* p) {
+  return load_some(p, 8);
+}
+
 /// float32 → bfloat16, nearest even; a NaN stays a (quiet) NaN.
 BATON_INLINE H16 narrow(F16 v) {
   U16 bits;
