@@ -132,8 +132,9 @@ void read_sizes(KeyReader& keys, ModelSpec& spec) {
                 keys.key("attention.key_length"), spec.head_dim, keys.key("attention.value_length"),
                 value_length);
   }
-  if (spec.head_dim < 2 || spec.head_dim % 2 != 0) {
-    keys.refuse(ErrorCode::kCorrupt, "heads have {} values; the number must be even",
+  // What the attention kernels can do; no published model is narrower.
+  if (spec.head_dim == 0 || spec.head_dim % 8 != 0) {
+    keys.refuse(ErrorCode::kUnsupported, "heads have {} values; a multiple of 8 is needed",
                 spec.head_dim);
   }
   if (spec.qkv_width() > kMaxWidth) {
