@@ -2,8 +2,8 @@
 // prints a table to set beside that of the goldens' README. Skipped where the models are not in the
 // cache.
 //
-// BATON_GOLDEN_MAX_TOKENS=N leaves out prompts of more than N tokens (all are run without it, but
-// for the reference kernels, which take those of at most 200).
+// BATON_GOLDEN_MAX_TOKENS=N leaves out prompts of more than N tokens; without it the slow kernel
+// sets (reference, portable) take those of at most 100, and the others take all.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ namespace {
 using linalg::KernelClass;
 using linalg::KernelSet;
 
-constexpr int kReferenceMaxTokens = 200;
+constexpr int kSlowMaxTokens = 100;
 
 /// Where a position's class comes from.
 enum class Mode {
@@ -66,7 +66,8 @@ std::string model_path(const char* file) {
 
 int max_prompt_tokens(KernelSet kernels) {
   if (const char* text = std::getenv("BATON_GOLDEN_MAX_TOKENS")) return std::atoi(text);
-  return kernels == KernelSet::kReference ? kReferenceMaxTokens : 1 << 20;
+  const bool slow = kernels == KernelSet::kReference || kernels == KernelSet::kPortable;
+  return slow ? kSlowMaxTokens : 1 << 20;
 }
 
 Agreement run_prompt(LoadedModel& model, const GoldenPrompt& prompt, Mode mode) {

@@ -72,13 +72,13 @@ class SameBits : public ::testing::TestWithParam<Param> {
 TEST_P(SameBits, InAnyChunkingAndWithAnyThreads) {
   const std::vector<TokenId> ids = random_ids(kPromptTokens, 1);
   std::vector<float> want;
-  for (const int n_threads : {1, 2, 3}) {
+  for (const int n_threads : {1, 2}) {
     const auto model = load(n_threads);
     ASSERT_NE(model, nullptr);
     if (want.empty()) want = serve(*model, ids, kPromptTokens, kPromptTokens);
     for (const auto& [prefill_chunk, decode_chunk] :
-         {std::pair(kPromptTokens, kPromptTokens), std::pair(16, 1), std::pair(1, 2),
-          std::pair(7, 3), std::pair(33, 5), std::pair(100, 1)}) {
+         {std::pair(kPromptTokens, kPromptTokens), std::pair(16, 1), std::pair(7, 3),
+          std::pair(100, 5)}) {
       SCOPED_TRACE(
           fmt::format("{} threads, chunks {} and {}", n_threads, prefill_chunk, decode_chunk));
       expect_same(serve(*model, ids, prefill_chunk, decode_chunk), want);
