@@ -15,10 +15,10 @@
 
 namespace baton {
 
-/// How to choose the next token. Order: penalties and bias, temperature, top_k, min_p, top_p.
-/// Penalties follow vLLM: repetition over prompt and output, presence and frequency over output.
+/// How to choose the next token. Order, as in vLLM: min_tokens' bans, logit_bias, penalties (repetition
+/// over prompt and output; frequency and presence over output), temperature, min_p, top_k, top_p.
 struct SamplingParams {
-  float temperature = 1.0F;  ///< 0 = greedy (lowest id wins a tie)
+  float temperature = 1.0F;  ///< 0 (below 1e-5) = greedy; the lowest id wins a tie
   float top_p = 1.0F;        ///< (0, 1]
   int top_k = 0;             ///< 0 = off
   float min_p = 0.0F;        ///< [0, 1]
@@ -26,7 +26,7 @@ struct SamplingParams {
   float presence_penalty = 0.0F;
   float frequency_penalty = 0.0F;
   float repetition_penalty = 1.0F;
-  std::vector<std::pair<TokenId, float>> logit_bias;
+  std::vector<std::pair<TokenId, float>> logit_bias{};
 };
 
 /// One prompt and how to go on from it. Immutable once submitted; every value already checked.
