@@ -1,6 +1,7 @@
 // Remembers the tokens of recent words. Bounded: a fixed number of slots, the newest word wins.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -39,7 +40,7 @@ class WordCache {
     slot.n_bytes = static_cast<uint8_t>(word.size());
     slot.n_ids = static_cast<uint8_t>(n);
     std::memcpy(slot.word, word.data(), word.size());
-    std::memcpy(slot.ids, ids, n * sizeof(TokenId));
+    std::copy_n(ids, n, slot.ids);  // n may be 0: some vocabularies lack some bytes
   }
 
  private:
