@@ -1,0 +1,308 @@
+#include "engine/core.h"
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include "base/log.h"
+#include "kv/layout.h"
+
+namespace baton::engine {
+namespace {
+
+// Logits of echoed prompts that one step may hold. 64 MiB are 64 rows of a vocabulary of 256k.
+constexpr size_t kPromptLogitBytes = size_t{64} << 20;
+
+int max_prompt_logits(const EngineOptions& options, int n_vocab) {
+  const size_t rows = kPromptLogitBytes / (sizeof(float) * static_cast<size_t>(n_vocab));
+  return std::clamp(static_cast<int>(std::min<size_t>(rows, 1 << 20)), kv::kBlockTokens,
+                    options.max_batched_tokens);
+}
+
+Status check_options(const EngineOptions& options) {
+  const auto bad = ErrorCode::kInvalidArgument;
+  if (options.max_batch < 1)
+    return fail(bad, "--max-batch {}: must be at least 1", options.max_batch);
+  if (options.max_queue < 1)
+    return fail(bad, "max_queue {}: must be at least 1", options.max_queue);
+  if (options.prefill_min_tokens < 1) {
+    return fail(bad, "--remote-prefill-min-tokens {}: must be at least 1",
+                options.prefill_min_tokens);
+  }
+  if (options.context_tokens < 0) {
+    return fail(bad, "--context {}: must be positive", options.context_tokens);
+  }
+  if (options.kv_type != TensorType::kBF16 && options.kv_type != TensorType::kF32) {
+    return fail(bad, "--kv-dtype: must be bf16 or f32");
+  }
+  // With every row of the batch decoding, one block of a prompt still has to fit.
+  const int64_t least = int64_t{options.max_batch} + kv::kBlockTokens;
+  if (options.max_batched_tokens < least) {
+    return fail(bad, "--max-batched-tokens {}: must be at least --max-batch ({}) + {} = {}",
+                options.max_batched_tokens, options.max_batch, kv::kBlockTokens, least);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EngineCore>> EngineCore::create(const EngineOptions& options,
+                                                       const EngineDeps& deps) {
+  if (auto status = check_options(options); !status) return tl::unexpected(status.error());
+  const size_t block_bytes = deps.model->kv_layout(1, options.kv_type).total_bytes();
+  const size_t n_blocks = std::min<size_t>(options.kv_bytes / block_bytes,
+                                           std::numeric_limits<int32_t>::max() / kv::kBlockTokens);
+  if (n_blocks < 2) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "--kv-memory {} bytes: one KV block of this model takes {} bytes and two are the least",
+        options.kv_bytes, block_bytes);
+  }
+  EngineLimits limits{.context_tokens = deps.model->context_length(),
+                      .n_vocab = deps.model->n_vocab(),
+                      .n_blocks = static_cast<int>(n_blocks),
+                      .block_tokens = kv::kBlockTokens};
+  if (options.context_tokens > 0) {
+    limits.context_tokens = std::min(limits.context_tokens, options.context_tokens);
+  }
+  const int kv_tokens = limits.n_blocks * kv::kBlockTokens;
+  if (kv_tokens < limits.context_tokens) {
+    spdlog::warn("--kv-memory holds {} tokens: the context is cut from {} to that", kv_tokens,
+                 limits.context_tokens);
+    limits.context_tokens = kv_tokens;
+  }
+  auto memory = KvMemory::create(deps.model->kv_layout(limits.n_blocks, options.kv_type));
+  if (!memory) return tl::unexpected(memory.error());
+  std::unique_ptr<EngineCore> core(new EngineCore(options, deps, limits, std::move(*memory)));
+  const size_t n_rows = static_cast<size_t>(options.max_batch + core->max_prompt_logits_);
+  auto logits = MappedMemory::create(n_rows * static_cast<size_t>(limits.n_vocab) * sizeof(float),
+                                     "logits (--max-batch)");
+  if (!logits) return tl::unexpected(logits.error());
+  core->logits_ = std::move(*logits);
+  deps.model->bind_kv(core->memory_.layout(), core->memory_.data());
+  return core;
+}
+
+EngineCore::EngineCore(const EngineOptions& options, const EngineDeps& deps,
+                       const EngineLimits& limits, KvMemory memory)
+    : options_(options),
+      deps_(deps),
+      limits_(limits),
+      memory_(std::move(memory)),
+      cache_(limits.n_blocks, limits.block_tokens, options.prefix_hash_seed),
+      scheduler_({.max_batch = options.max_batch,
+                  .prefill_min_tokens = options.prefill_min_tokens,
+                  .exact_prefix = options.exact_prefix},
+                 cache_, memory_),
+      metrics_(*deps.metrics, options, limits),
+      post_({.context_tokens = limits.context_tokens, .n_vocab = limits.n_vocab, .pool = deps.pool},
+            scheduler_, metrics_),
+      max_prompt_logits_(max_prompt_logits(options, limits.n_vocab)) {}
+
+Status EngineCore::check(const TokenRequest& request) const {
+  const auto bad = ErrorCode::kInvalidArgument;
+  if (request.prompt.empty()) return fail(bad, "the prompt is empty");
+  if (request.n_choices < 1) return fail(bad, "n {}: must be at least 1", request.n_choices);
+  const int least = request.n_prompt_logprobs ? 0 : 1;
+  if (request.max_tokens < least) {
+    return fail(bad, "max_tokens {}: must be at least {}", request.max_tokens, least);
+  }
+  const auto valid = [&](TokenId id) { return id >= 0 && id < limits_.n_vocab; };
+  for (const TokenId id : request.prompt) {
+    if (!valid(id)) return fail(bad, "prompt token {} is not in [0, {})", id, limits_.n_vocab);
+  }
+  for (const auto& [id, bias] : request.sampling.logit_bias) {
+    if (!valid(id)) return fail(bad, "logit_bias token {} is not in [0, {})", id, limits_.n_vocab);
+  }
+  for (const auto* ids : {&request.eos_ids, &request.stop_ids}) {
+    for (const TokenId id : *ids) {
+      if (!valid(id)) return fail(bad, "stop token {} is not in [0, {})", id, limits_.n_vocab);
+    }
+  }
+  const auto n_prompt = static_cast<int64_t>(request.prompt.size());
+  if (n_prompt + request.max_tokens > limits_.context_tokens) {
+    return fail(bad, "prompt ({} tokens) + max_tokens ({}) is over the context of {} tokens",
+                n_prompt, request.max_tokens, limits_.context_tokens);
+  }
+  return {};
+}
+
+void EngineCore::add(TokenRequest request, UpdateSink sink) {
+  auto state = std::make_unique<Request>();
+  state->submitted_ns = request.arrival_ns != 0 ? request.arrival_ns : deps_.clock->now_ns();
+  state->spec = std::move(request);
+  state->sink = std::move(sink);
+  scheduler_.add(std::move(state));
+}
+
+void EngineCore::cancel(RequestId id, std::optional<int> choice) {
+  Request* request = scheduler_.find(id);
+  if (request == nullptr) return;
+  const auto meant = [&](int c) { return !choice || *choice == c; };
+  for (const auto& sequence : request->choices) {
+    if (meant(sequence->choice)) scheduler_.finish(*sequence);
+  }
+  auto& events = request->update.events;
+  events.erase(std::remove_if(events.begin(), events.end(),
+                              [&](const TokenEvent& event) { return meant(event.choice); }),
+               events.end());
+  if (request->finished() && events.empty()) {
+    scheduler_.erase(id);
+    ++n_ended_;
+  }
+}
+
+bool EngineCore::schedule() {
+  step_begin_ns_ = deps_.clock->now_ns();
+  batch_ = Batch{};
+  batch_.tokens_left = options_.max_batched_tokens;
+  batch_.prompt_logits_left = max_prompt_logits_;
+  for (Action* action : actions_) action->plan(scheduler_, batch_);
+  note_admissions();
+  return !batch_.items.empty();
+}
+
+void EngineCore::run() {
+  auto* logits = reinterpret_cast<float*>(logits_.data());
+  if (!forward(batch_.items, logits)) forward_one_by_one();
+  const int64_t end_ns = deps_.clock->now_ns();
+  post_.apply(batch_, logits, end_ns);
+  ++n_steps_;
+  metrics_.step(batch_, end_ns - step_begin_ns_);
+  trace_step(end_ns);
+}
+
+bool EngineCore::forward(std::span<const BatchItem> items, float* logits) {
+  // Ours throws nothing, but memory may run out below us: no exception may end the engine thread.
+  try {
+    std::vector<model::SeqSlice> slices;
+    slices.reserve(items.size());
+    for (const BatchItem& item : items) {
+      const Sequence& sequence = *item.sequence;
+      slices.push_back({.blocks = sequence.table,
+                        .begin = item.begin,
+                        .tokens = std::span(sequence.tokens)
+                                      .subspan(static_cast<size_t>(item.begin),
+                                               static_cast<size_t>(item.end - item.begin)),
+                        .kernel_class = item.kernel_class,
+                        .n_logits = item.n_logits});
+    }
+    deps_.model->forward(slices, logits);
+    return true;
+  } catch (const std::exception& e) {
+    last_error_ = fmt::format("forward pass of {} sequences: {}", items.size(), e.what());
+  } catch (...) {
+    last_error_ = fmt::format("forward pass of {} sequences: unknown exception", items.size());
+  }
+  spdlog::error("{}", last_error_);
+  return false;
+}
+
+// Finds whose fault it was: a pass may be repeated (it writes the same KV again), so the others go
+// on.
+void EngineCore::forward_one_by_one() {
+  auto* logits = reinterpret_cast<float*>(logits_.data());
+  std::vector<BatchItem> good;
+  for (const BatchItem& item : batch_.items) {
+    if (forward(std::span(&item, 1), logits)) {
+      good.push_back(item);
+      logits += static_cast<size_t>(item.n_logits) * static_cast<size_t>(limits_.n_vocab);
+      continue;
+    }
+    Request& request = *item.sequence->request;
+    for (const auto& sequence : request.choices) {
+      const bool hangs_on_it = sequence->state == SequenceState::kFollowing;
+      if (hangs_on_it) post_.fail_choice(*sequence, "internal error while computing this request");
+    }
+    post_.fail_choice(*item.sequence, "internal error while computing this request");
+  }
+  batch_.items = std::move(good);
+}
+
+void EngineCore::note_admissions() {
+  const int64_t now_ns = step_begin_ns_;
+  for (const BatchItem& item : batch_.items) {
+    Request& request = *item.sequence->request;
+    if (request.admitted_ns) continue;
+    request.admitted_ns = now_ns;
+    metrics_.queued(now_ns - request.submitted_ns);
+    if (deps_.trace == nullptr) continue;
+    deps_.trace->add({.name = "queue",
+                      .begin_ns = std::min(request.submitted_ns, now_ns),
+                      .end_ns = now_ns,
+                      .requests = std::span(&request.spec.id, 1),
+                      .n_tokens = request.n_prompt()});
+  }
+}
+
+void EngineCore::trace_step(int64_t end_ns) {
+  if (deps_.trace == nullptr) return;
+  for (const bool decodes : {false, true}) {
+    std::vector<RequestId> ids;
+    int64_t n_tokens = 0;
+    for (const BatchItem& item : batch_.items) {
+      if (item.decodes != decodes) continue;
+      ids.push_back(item.sequence->request->spec.id);
+      n_tokens += item.end - item.begin;
+    }
+    if (ids.empty()) continue;
+    deps_.trace->add({.name = decodes ? "decode" : "prefill",
+                      .begin_ns = step_begin_ns_,
+                      .end_ns = end_ns,
+                      .requests = ids,
+                      .n_tokens = n_tokens});
+  }
+}
+
+void EngineCore::emit() {
+  for (const RequestId id : post_.take_dirty()) {
+    // Cancelled since: gone, or without events.
+    if (Request* request = scheduler_.find(id)) send(*request);
+  }
+}
+
+void EngineCore::send(Request& request) {
+  const RequestId id = request.spec.id;
+  request.dirty = false;
+  RequestUpdate update = std::exchange(request.update, {});
+  request.update.id = id;
+  UpdateSink sink = request.sink;
+  if (request.finished()) {
+    scheduler_.erase(id);
+    ++n_ended_;
+  }
+  if (update.events.empty() && !update.prompt) return;
+  try {
+    sink(std::move(update));
+  } catch (const std::exception& e) {
+    last_error_ = fmt::format("request {:016x}: its sink failed: {}", id.value, e.what());
+    spdlog::error("{}", last_error_);
+    cancel(id, std::nullopt);
+  }
+}
+
+void EngineCore::fail_all(const std::string& message) {
+  for (const RequestId id : scheduler_.ids()) {
+    for (const auto& sequence : scheduler_.find(id)->choices) {
+      if (sequence->state != SequenceState::kFinished) post_.fail_choice(*sequence, message);
+    }
+  }
+}
+
+EngineStats EngineCore::stats() const {
+  EngineStats stats;
+  const Request* last = nullptr;
+  for (const Sequence* sequence : scheduler_.running()) {
+    if (sequence->request != last) ++stats.n_running;
+    last = sequence->request;
+  }
+  stats.n_waiting = static_cast<int>(scheduler_.n_requests()) - stats.n_running;
+  stats.blocks = cache_.counts();
+  stats.n_steps = n_steps_;
+  stats.n_preemptions = scheduler_.counters().n_preemptions;
+  stats.last_error = last_error_;
+  return stats;
+}
+
+}  // namespace baton::engine

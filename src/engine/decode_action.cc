@@ -1,0 +1,28 @@
+#include "engine/action.h"
+
+namespace baton::engine {
+
+void DecodeAction::plan(Scheduler& scheduler, Batch& batch) {
+  // Best first, and victims are taken from the other end: whoever has a row keeps it.
+  for (size_t i = 0; i < scheduler.running().size(); ++i) {
+    Sequence* sequence = scheduler.running()[i];
+    if (!sequence->decoding()) continue;
+    bool ready = scheduler.grow(*sequence);
+    while (!ready) {
+      Sequence* victim = scheduler.running().back();
+      scheduler.preempt(*victim);
+      batch.preempted = true;
+      if (victim == sequence) break;
+      ready = scheduler.grow(*sequence);
+    }
+    if (!ready) continue;
+    batch.add({.sequence = sequence,
+               .begin = sequence->n_computed,
+               .end = sequence->n_tokens(),
+               .kernel_class = linalg::KernelClass::kDecode,
+               .n_logits = 1,
+               .decodes = true});
+  }
+}
+
+}  // namespace baton::engine

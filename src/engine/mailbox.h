@@ -1,0 +1,71 @@
+// How other threads reach the engine thread: messages in a bounded queue.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/token_request.h"
+
+namespace baton::engine {
+
+struct SubmitMessage {
+  TokenRequest request;
+  UpdateSink sink;
+};
+struct CancelMessage {
+  RequestId id;
+  std::optional<int> choice;
+};
+using Message = std::variant<SubmitMessage, CancelMessage>;
+
+/// What the engine thread has got through, in totals since the start.
+struct Progress {
+  int64_t n_left_queue = 0;  ///< requests that were admitted, or ended before
+  int64_t n_ended = 0;       ///< requests that are gone
+};
+
+/// Bounded by the requests that wait, those in the engine's own queue included. Thread-safe.
+class Mailbox {
+ public:
+  explicit Mailbox(int max_queue) : max_queue_(max_queue) {}
+
+  /// kExhausted when full (retryable), kUnavailable when closed.
+  [[nodiscard]] Status submit(SubmitMessage message, int64_t now_ns);
+  void cancel(CancelMessage message);
+  /// Refuses further submits with `reason`; what is in the box stays.
+  void close(std::string reason);
+  /// Makes a waiting take() return.
+  void wake();
+
+  /// Everything in the box, in order. With `wait` it sleeps until there is something, or wake().
+  [[nodiscard]] std::vector<Message> take(bool wait);
+  void report(const Progress& progress);
+
+  /// Accepted requests that have not ended, and since when there have been any without a break.
+  struct Pending {
+    int64_t n_requests = 0;
+    int64_t since_ns = 0;
+  };
+  [[nodiscard]] Pending pending() const;
+  /// Waits until no request is pending; false if `timeout_ns` passed before.
+  [[nodiscard]] bool wait_until_idle(int64_t timeout_ns) const;
+
+ private:
+  const int max_queue_;
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;
+  mutable std::condition_variable idle_;
+  std::vector<Message> messages_;
+  std::optional<std::string> closed_;
+  bool woken_ = false;
+  int64_t n_submitted_ = 0;
+  int64_t pending_since_ns_ = 0;
+  Progress progress_;
+};
+
+}  // namespace baton::engine

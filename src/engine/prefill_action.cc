@@ -1,0 +1,57 @@
+#include <algorithm>
+
+#include "engine/action.h"
+
+namespace baton::engine {
+namespace {
+
+// Prefill kernels work on panels of this many rows: a chunk that isn't a multiple pays for padding.
+constexpr int kPanelTokens = 128;
+
+int round_down(int n, int unit) { return n / unit * unit; }
+
+/// Tokens of the next chunk, 0 = none in this step.
+int chunk_tokens(const Sequence& sequence, const ClassRun& run, const Batch& batch) {
+  const int left = run.end - sequence.n_computed;
+  int room = batch.tokens_left;
+  if (sequence.request->needs_prompt_logits()) room = std::min(room, batch.prompt_logits_left);
+  if (left <= room) return left;
+  if (run.kernel_class == linalg::KernelClass::kDecode) return room;
+  return room >= kPanelTokens ? round_down(room, kPanelTokens) : round_down(room, kv::kBlockTokens);
+}
+
+void add_chunk(Sequence& sequence, Batch& batch) {
+  const ClassRun run = next_class_run(sequence);
+  const int n = chunk_tokens(sequence, run, batch);
+  if (n == 0) return;
+  const int begin = sequence.n_computed;
+  const int end = begin + n;
+  int n_logits = end == sequence.n_tokens() ? 1 : 0;
+  if (sequence.request->needs_prompt_logits()) {
+    n_logits = n;
+    batch.prompt_logits_left -= n;
+  }
+  batch.add({.sequence = &sequence,
+             .begin = begin,
+             .end = end,
+             .kernel_class = run.kernel_class,
+             .n_logits = n_logits,
+             .decodes = false});
+}
+
+}  // namespace
+
+void PrefillAction::plan(Scheduler& scheduler, Batch& batch) {
+  for (Sequence* sequence : scheduler.running()) {
+    if (!sequence->decoding()) add_chunk(*sequence, batch);
+  }
+  // Late, and only into room that is left: the later, the more of its prefix may be cached.
+  while (!batch.preempted && batch.tokens_left >= kv::kBlockTokens) {
+    const Admission admission = scheduler.plan_admission();
+    if (!admission.fits) return;
+    scheduler.apply(admission);
+    add_chunk(*admission.sequence, batch);
+  }
+}
+
+}  // namespace baton::engine
