@@ -1,5 +1,6 @@
 #include "linalg/block_codec.h"
 
+#include <bit>
 #include <cstring>
 
 #include "base/check.h"
@@ -38,13 +39,19 @@ void unpack_nibbles(const std::byte* qs, int bias, int8_t* codes) {
 
 // As above with a fifth bit for each code in the 32 bits at qh.
 void unpack_five_bits(const std::byte* qh, const std::byte* qs, int bias, int8_t* codes) {
-  uint32_t high;
-  std::memcpy(&high, qh, sizeof high);
+  static_assert(std::endian::native == std::endian::little);
+  uint8_t upper[32];
+  for (int i = 0; i < 4; ++i) {
+    // Bit k of the byte to the lowest bit or above of byte k, from there to its top, from there
+    // to 16.
+    uint64_t spread = byte_at(qh, i) * 0x0101010101010101U & 0x8040201008040201U;
+    spread = ((spread + 0x7F7F7F7F7F7F7F7FU) & 0x8080808080808080U) >> 3;
+    std::memcpy(upper + 8 * i, &spread, sizeof spread);
+  }
   for (int j = 0; j < 16; ++j) {
     const int q = byte_at(qs, j);
-    codes[j] = static_cast<int8_t>(((q & 15) | static_cast<int>(high >> j & 1U) << 4) - bias);
-    codes[j + 16] =
-        static_cast<int8_t>((q >> 4 | static_cast<int>(high >> (j + 16) & 1U) << 4) - bias);
+    codes[j] = static_cast<int8_t>(((q & 15) | upper[j]) - bias);
+    codes[j + 16] = static_cast<int8_t>((q >> 4 | upper[j + 16]) - bias);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "linalg/portable_linear.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -11,15 +12,6 @@
 namespace baton::linalg {
 namespace {
 
-/// One of the stacked matrices: its rows as in the file.
-struct Segment {
-  TensorType type;
-  CodeInfo code;  ///< group_values 0: a float type
-  int64_t first_out;
-  const std::byte* rows;
-  size_t stride_bytes;
-};
-
 /// The rows of a call. Quantised types read q and what follows, float types x.
 struct Activations {
   const float* x;  ///< [n_rows][n_in]
@@ -30,6 +22,10 @@ struct Activations {
   int64_t n_in;
 };
 
+/// Outputs that a thread unpacks before it turns to the rows: a row is then read from memory, and a
+/// cache line of y written, once for all of them.
+constexpr int kChunk = 16;
+
 /// One output's weights, unpacked once for all rows of a call: scratch of one thread.
 struct Unpacked {
   float* values;   ///< [n_in], float types
@@ -38,30 +34,55 @@ struct Unpacked {
   float* mins;     ///< [n_groups]
 };
 
+/// Output `w` of row r. `group_values` is that of the type.
+using DotFunction = float (*)(const Unpacked& w, const Activations& rows, int64_t r,
+                              int group_values);
+
+/// One of the stacked matrices: its rows as in the file.
+struct Segment {
+  TensorType type;
+  CodeInfo code;  ///< group_values 0: a float type
+  DotFunction dot;
+  int64_t first_out;
+  const std::byte* rows;
+  size_t stride_bytes;
+};
+
 // Exact: 32 products of 15-bit integers and 8-bit codes stay below 2^31.
-template <int kN>
-int32_t dot(const int16_t* a, const int16_t* b) {
+int32_t dot(const int16_t* a, const int16_t* b, int n) {
   int32_t sum = 0;
-  for (int i = 0; i < kN; ++i) sum += static_cast<int32_t>(a[i]) * static_cast<int32_t>(b[i]);
+  for (int i = 0; i < n; ++i) sum += static_cast<int32_t>(a[i]) * static_cast<int32_t>(b[i]);
   return sum;
 }
 
 // The order of the float operations is the contract with the AVX-512 kernels.
-template <int kGroup, bool kHasMin>
-float quantized_dot(const Unpacked& w, const Activations& rows, int64_t r) {
+template <bool kHasMin>
+float dot_groups_of_32(const Unpacked& w, const Activations& rows, int64_t r, int) {
   const int16_t* q = rows.q + r * rows.n_in;
   const float* sums = rows.sums + r * (rows.n_in / kActivationBlock);
   float acc = 0.0F;
-  for (int64_t g = 0; g < rows.n_in / kGroup; ++g) {
-    const auto product = static_cast<float>(dot<kGroup>(w.codes + g * kGroup, q + g * kGroup));
-    acc += product * w.scales[g];
+  for (int64_t g = 0; g < rows.n_in / 32; ++g) {
+    acc += static_cast<float>(dot(w.codes + 32 * g, q + 32 * g, 32)) * w.scales[g];
     if constexpr (kHasMin) acc += w.mins[g] * sums[g];
   }
   return acc * rows.scales[r];
 }
 
+// `n` is 16, but no constant to the compiler: g++ would make 16 scalar products of it, not vectors.
+float dot_groups_of_16(const Unpacked& w, const Activations& rows, int64_t r, int n) {
+  const int16_t* q = rows.q + r * rows.n_in;
+  float acc = 0.0F;
+  for (int64_t g = 0; g < rows.n_in / 16; ++g) {
+    acc += static_cast<float>(dot(w.codes + 16 * g, q + 16 * g, n)) * w.scales[g];
+  }
+  return acc * rows.scales[r];
+}
+
 // Partial sum p adds the products of the inputs i ≡ p (mod 4), in order.
-float float_dot(const float* w, const float* x, int64_t n) {
+float dot_floats(const Unpacked& unpacked, const Activations& rows, int64_t r, int) {
+  const float* w = unpacked.values;
+  const float* x = rows.x + r * rows.n_in;
+  const int64_t n = rows.n_in;
   float acc[4] = {};
   int64_t i = 0;
   for (; i + 4 <= n; i += 4) {
@@ -69,6 +90,12 @@ float float_dot(const float* w, const float* x, int64_t n) {
   }
   for (int p = 0; i + p < n; ++p) acc[p] += w[i + p] * x[i + p];
   return (acc[0] + acc[1]) + (acc[2] + acc[3]);
+}
+
+DotFunction dot_function(CodeInfo code) {
+  if (code.group_values == 0) return dot_floats;
+  if (code.group_values == 16) return dot_groups_of_16;
+  return code.has_min ? dot_groups_of_32<true> : dot_groups_of_32<false>;
 }
 
 void unpack_row(const Segment& segment, const std::byte* row, int64_t n_in, const Unpacked& w) {
@@ -103,8 +130,8 @@ class PortableLinear final : public Linear {
 
  private:
   [[nodiscard]] Activations quantize(Context& context, const float* x, int64_t n_rows) const;
-  void apply_output(const Segment& segment, int64_t out, const Activations& rows, const Unpacked& w,
-                    float* y) const;
+  void apply_chunk(const Segment& segment, int64_t first, int n, const Activations& rows,
+                   const Unpacked* w, float* y) const;
 
   std::vector<Segment> segments_;
   AlignedBuffer weights_;
@@ -133,7 +160,8 @@ Result<std::unique_ptr<Linear>> PortableLinear::create(Context& context,
                   static_cast<size_t>(end - begin) * stride);
     });
     const CodeInfo code = code_info(matrix.type);
-    linear->segments_.push_back({matrix.type, code, linear->n_out_, to, stride});
+    linear->segments_.push_back(
+        {matrix.type, code, dot_function(code), linear->n_out_, to, stride});
     linear->any_quantized_ |= code.group_values != 0;
     linear->n_out_ += matrix.n_out;
     to += static_cast<size_t>(matrix.n_out) * stride;
@@ -162,22 +190,23 @@ Activations PortableLinear::quantize(Context& context, const float* x, int64_t n
   return rows;
 }
 
-void PortableLinear::apply_output(const Segment& segment, int64_t out, const Activations& rows,
-                                  const Unpacked& w, float* y) const {
+// Outputs [first, first + n) of the stack, all in `segment`.
+void PortableLinear::apply_chunk(const Segment& segment, int64_t first, int n,
+                                 const Activations& rows, const Unpacked* w, float* y) const {
+  const int group_values = segment.code.group_values;
   const std::byte* row =
-      segment.rows + static_cast<size_t>(out - segment.first_out) * segment.stride_bytes;
-  if (segment.code.group_values == 0) {
-    dequantize(segment.type, row, n_in_, w.values);
-    for (int64_t r = 0; r < rows.n_rows; ++r) {
-      y[r * n_out_ + out] = float_dot(w.values, rows.x + r * n_in_, n_in_);
+      segment.rows + static_cast<size_t>(first - segment.first_out) * segment.stride_bytes;
+  for (int o = 0; o < n; ++o, row += segment.stride_bytes) {
+    if (group_values == 0) {
+      dequantize(segment.type, row, n_in_, w[o].values);
+    } else {
+      unpack_row(segment, row, n_in_, w[o]);
     }
-    return;
   }
-  unpack_row(segment, row, n_in_, w);
-  const auto dot_of = segment.code.group_values == 16 ? quantized_dot<16, false>
-                      : segment.code.has_min          ? quantized_dot<32, true>
-                                                      : quantized_dot<32, false>;
-  for (int64_t r = 0; r < rows.n_rows; ++r) y[r * n_out_ + out] = dot_of(w, rows, r);
+  for (int64_t r = 0; r < rows.n_rows; ++r) {
+    float* to = y + r * n_out_ + first;
+    for (int o = 0; o < n; ++o) to[o] = segment.dot(w[o], rows, r, group_values);
+  }
 }
 
 void PortableLinear::apply(Context& context, const float* x, int64_t n_rows, float* y) const {
@@ -185,19 +214,22 @@ void PortableLinear::apply(Context& context, const float* x, int64_t n_rows, flo
   const Activations rows = quantize(context, x, n_rows);
   const int n_threads = context.pool.n_threads();
   const auto n_in = static_cast<size_t>(n_in_);
-  auto* scratch = context.workspace.take<Unpacked>(static_cast<size_t>(n_threads));
-  for (int t = 0; t < n_threads; ++t) {
-    scratch[t] = {context.workspace.take<float>(n_in), context.workspace.take<int16_t>(n_in),
+  const auto n_scratch = static_cast<size_t>(n_threads) * kChunk;
+  auto* scratch = context.workspace.take<Unpacked>(n_scratch);
+  for (size_t i = 0; i < n_scratch; ++i) {
+    scratch[i] = {context.workspace.take<float>(n_in), context.workspace.take<int16_t>(n_in),
                   context.workspace.take<float>(n_in / 16 + 1),
                   context.workspace.take<float>(n_in / 16 + 1)};
   }
   context.pool.run([&](int thread) {
-    const int64_t begin = n_out_ * thread / n_threads;
     const int64_t end = n_out_ * (thread + 1) / n_threads;
     size_t s = 0;
-    for (int64_t out = begin; out < end; ++out) {
+    for (int64_t out = n_out_ * thread / n_threads; out < end;) {
       while (s + 1 < segments_.size() && out >= segments_[s + 1].first_out) ++s;
-      apply_output(segments_[s], out, rows, scratch[thread], y);
+      const int64_t segment_end = s + 1 < segments_.size() ? segments_[s + 1].first_out : n_out_;
+      const auto n = static_cast<int>(std::min<int64_t>(kChunk, std::min(end, segment_end) - out));
+      apply_chunk(segments_[s], out, n, rows, scratch + thread * kChunk, y);
+      out += n;
     }
   });
   context.workspace.rewind(mark);

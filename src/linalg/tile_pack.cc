@@ -9,30 +9,28 @@
 namespace baton::linalg {
 namespace {
 
-// The codes of output o, one tile: 32 codes, already unsigned.
+// The codes of output o, one tile: 32 codes, already unsigned. Four codes, those of one register,
+// are handled as one 32-bit word.
 void pack_codes(int bits, const uint8_t* codes, int o, uint8_t* tile) {
+  uint32_t words[8];
+  std::memcpy(words, codes, sizeof words);
+  const auto put = [&](int line, uint32_t word) {
+    std::memcpy(tile + 64 * line + 4 * o, &word, sizeof word);
+  };
   if (bits == 8) {
-    for (int j = 0; j < 8; ++j) std::memcpy(tile + 64 * j + 4 * o, codes + 4 * j, 4);
+    for (int j = 0; j < 8; ++j) put(j, words[j]);
     return;
   }
-  for (int j = 0; j < 4; ++j) {
-    uint8_t* to = tile + 64 * j + 4 * o;
-    for (int k = 0; k < 4; ++k) {
-      to[k] = static_cast<uint8_t>((codes[4 * j + k] & 15) | (codes[16 + 4 * j + k] & 15) << 4);
-    }
-  }
-  if (bits == 4) return;
-  const int n_planes = bits - 4;       // 64 bytes each
-  const int registers = 8 / n_planes;  // whose upper bits share a plane
+  constexpr uint32_t kNibbles = 0x0F0F0F0F;
+  for (int j = 0; j < 4; ++j) put(j, (words[j] & kNibbles) | (words[j + 4] & kNibbles) << 4);
+  const int n_planes = bits - 4;  // of 64 bytes, each with the upper bits of 8 / n_planes registers
   for (int plane = 0; plane < n_planes; ++plane) {
-    uint8_t* to = tile + 256 + 64 * plane + 4 * o;
-    for (int k = 0; k < 4; ++k) {
-      int upper = 0;
-      for (int j = 0; j < registers; ++j) {
-        upper |= codes[4 * (plane * registers + j) + k] >> 4 << (j * n_planes);
-      }
-      to[k] = static_cast<uint8_t>(upper);
+    const int registers = 8 / n_planes;
+    uint32_t upper = 0;
+    for (int j = 0; j < registers; ++j) {
+      upper |= (words[plane * registers + j] >> 4 & kNibbles) << (j * n_planes);
     }
+    put(4 + plane, upper);
   }
 }
 
