@@ -182,7 +182,7 @@ TokenId Sampler::draw_by_block(std::span<const float> logits, const Weighting& w
   auto id = static_cast<TokenId>(block * kLogitBlock);
   TokenId drawn = id;
   for (const float logit : block_of(logits, block)) {
-    const Candidate candidate{std::min(logit, FLT_MAX), id++};
+    const Candidate candidate{logit, id++};
     const float weight = weighting.weight(logit);
     if (weight <= 0.0F || before(last, candidate)) continue;
     drawn = candidate.id;
@@ -272,7 +272,7 @@ void Sampler::keep_best(std::span<const float> logits, int k) {
     if (!(maxima_[block] > (full ? best.front().logit : kMinusInfinity))) continue;
     auto id = static_cast<TokenId>(block * kLogitBlock);
     for (const float logit : block_of(logits, block)) {
-      const Candidate candidate{std::min(logit, FLT_MAX), id++};
+      const Candidate candidate{logit, id++};
       if (!(logit > kMinusInfinity)) continue;
       if (!heap || std::ssize(best) < k) {
         best.push_back(candidate);
@@ -302,7 +302,7 @@ bool Sampler::collect_shell(std::span<const float> logits, const Weighting& inne
     if (!(outer.exponent(maxima_[block]) >= -outer.reach)) continue;
     auto id = static_cast<TokenId>(block * kLogitBlock);
     for (const float logit : block_of(logits, block)) {
-      const Candidate candidate{std::min(logit, FLT_MAX), id++};
+      const Candidate candidate{logit, id++};
       const float exponent = outer.exponent(logit);
       if (exponent >= -outer.reach && !(exponent >= -inner.reach)) candidates_.push_back(candidate);
     }
