@@ -185,16 +185,16 @@ TEST(Tokenizer, NoByteIsLostNotEvenOfInvalidUtf8) {
 
 TEST(Tokenizer, LongTextWithoutSpacesIsNotQuadratic) {
   // Quadratic time would run into the test's limit.
-  const std::string run(1'000'000, 'a');
+  const std::string run(400'000, 'a');
   std::string mixed;
   for (int i = 0; i < 300'000; ++i) mixed += static_cast<char>('a' + i * 7 % 26);
   for (const VocabData& data : {test_byte_bpe(), test_spm(), test_char_bpe()}) {
     const auto tokenizer = make(data);
     EXPECT_LE(tokenizer->encode(run, {.add_special = false}).size(), run.size() / 8 + 3);
     EXPECT_FALSE(tokenizer->encode(mixed).empty());
-    EXPECT_FALSE(tokenizer->encode(std::string(1'000'000, '\xFF')).empty());
-    EXPECT_FALSE(tokenizer->encode(std::string(1'000'000, ' ')).empty());
-    EXPECT_FALSE(tokenizer->encode(std::string(1'000'000, '<')).empty());
+    EXPECT_FALSE(tokenizer->encode(std::string(400'000, '\xFF')).empty());
+    EXPECT_FALSE(tokenizer->encode(std::string(400'000, ' ')).empty());
+    EXPECT_FALSE(tokenizer->encode(std::string(400'000, '<')).empty());
   }
 }
 
