@@ -9,7 +9,8 @@ namespace {
 
 tl::unexpected<Error> to_error(const Failure& failure) {
   if (failure.raised) return fail(ErrorCode::kInvalidArgument, "{}", failure.message);
-  return fail(ErrorCode::kInvalidArgument, "line {}: {}", failure.line, failure.message);
+  return fail(ErrorCode::kInvalidArgument, "chat template, line {}: {}", failure.line,
+              failure.message);
 }
 
 }  // namespace

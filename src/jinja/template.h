@@ -31,13 +31,14 @@ struct RenderOptions {
 /// A parsed template. Immutable: any number of threads may render at once.
 class Template {
  public:
-  /// kInvalidArgument: "line N: …" for a syntax error, a source that is too long or not UTF-8.
+  /// kInvalidArgument: "chat template, line N: …" for a syntax error, a source that is too long or
+  /// not UTF-8.
   [[nodiscard]] static Result<Template> parse(std::string_view source, const Limits& limits = {});
   ~Template();
   Template(Template&&) noexcept;
   Template& operator=(Template&&) noexcept;
 
-  /// kInvalidArgument: the exact message of raise_exception(), else "line N: …".
+  /// kInvalidArgument: the exact message of raise_exception(), else "chat template, line N: …".
   [[nodiscard]] Result<std::string> render(const Variables& variables,
                                            const RenderOptions& options = {}) const;
 
