@@ -118,6 +118,12 @@ const std::vector<Shape> kShapes = {
     {1, 1, 8, 1, TensorType::kBF16},   {14, 2, 72, 64, TensorType::kBF16},
 };
 
+// Groups of several rows, a window inside a tile, a padded head_dim, both KV types.
+const std::vector<Shape> kChunkedShapes = {
+    {3, 1, 64, 0, TensorType::kBF16},
+    {4, 2, 40, 33, TensorType::kF32},
+};
+
 class AttentionTest : public ::testing::TestWithParam<KernelSet> {
  protected:
   Context context(int n_threads = 2) {
@@ -129,7 +135,7 @@ class AttentionTest : public ::testing::TestWithParam<KernelSet> {
 };
 
 TEST_P(AttentionTest, EqualsTheReferenceInBothClasses) {
-  const std::vector<int> lengths = {1, 16, 17, 63, 64, 65, 130, 300};
+  const std::vector<int> lengths = {1, 16, 63, 65, 200};
   for (const Shape& shape : kShapes) {
     World world(shape, lengths, 1);
     Context mine = context();
@@ -153,19 +159,19 @@ TEST_P(AttentionTest, EqualsTheReferenceInBothClasses) {
 }
 
 TEST_P(AttentionTest, SameBitsInEveryChunkingBatchAndNumberOfThreads) {
-  const std::vector<int> lengths = {150, 70, 5};
-  for (const Shape& shape : kShapes) {
+  const std::vector<int> lengths = {100, 30, 5};
+  for (const Shape& shape : kChunkedShapes) {
     for (const auto kernel_class : {KernelClass::kPrefill, KernelClass::kDecode}) {
       World world(shape, lengths, 2);
       Context two = context(2);
       Context one = context(1);
       world.run(two, kernel_class, world.everything());
       const std::vector<float> expected = world.result(0);
-      for (const int chunk : {1, 3, 16, 17, 64, 150}) {
+      for (const int chunk : {1, 3, 16, 17, 64, 100}) {
         for (int begin = 0, i = 0; begin < lengths[0]; begin += chunk, ++i) {
           std::vector<World::Part> batch = {{0, begin, std::min(chunk, lengths[0] - begin)}};
           // The others come and go, before and after it.
-          if (i % 3 == 1) batch.push_back({1, 10, 60});
+          if (i % 3 == 1) batch.push_back({1, 10, 20});
           if (i % 3 == 2) batch.insert(batch.begin(), {2, 0, 5});
           world.run(i % 2 == 0 ? one : two, kernel_class, batch);
         }
@@ -178,14 +184,14 @@ TEST_P(AttentionTest, SameBitsInEveryChunkingBatchAndNumberOfThreads) {
 }
 
 TEST_P(AttentionTest, SameBitsAcrossPartsOfALongSequence) {
-  const Shape shape = {6, 2, 32, 700, TensorType::kBF16};
-  World world(shape, {1700}, 3);
+  const Shape shape = {3, 1, 16, 700, TensorType::kBF16};
+  World world(shape, {1300}, 3);
   Context two = context(2);
   Context one = context(1);
   world.run(two, KernelClass::kDecode, world.everything());
   const std::vector<float> expected = world.result(0);
-  world.run(one, KernelClass::kDecode, {{0, 0, 1200}});
-  for (int begin = 1200; begin < 1700; begin += 100) {
+  world.run(one, KernelClass::kDecode, {{0, 0, 1100}});
+  for (int begin = 1100; begin < 1300; begin += 100) {
     world.run(one, KernelClass::kDecode, {{0, begin, 1}});
     world.run(two, KernelClass::kDecode, {{0, begin + 1, 99}});
   }
