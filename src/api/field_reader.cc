@@ -9,10 +9,11 @@
 namespace baton::api {
 namespace {
 
-/// Brackets outside of strings, counted before the parser allocates anything for them.
+/// Brackets and commas outside of strings, counted before the parser allocates anything for them.
 ApiResult<void> check_nesting(std::string_view body, const RequestLimits& limits) {
   int depth = 0;
   int n_containers = 0;
+  int n_values = 0;
   bool in_string = false;
   for (size_t i = 0; i < body.size(); ++i) {
     const char c = body[i];
@@ -31,6 +32,8 @@ ApiResult<void> check_nesting(std::string_view body, const RequestLimits& limits
       }
     } else if (c == ']' || c == '}') {
       --depth;
+    } else if (c == ',' && ++n_values > limits.max_values) {
+      return invalid("", "the JSON body has more than {} values", limits.max_values);
     }
   }
   return {};

@@ -108,6 +108,10 @@ TEST(ParseCompletion, TheLastOfDuplicateKeysWins) {
 TEST(ParseCompletion, NestingIsCountedOutsideOfStringsOnly) {
   const std::string brackets(500, '[');
   EXPECT_EQ(completion(",\"user\":\"\\\"" + brackets + "\"").prompts.size(), 1U);
+  RequestLimits few = limits();
+  few.max_values = 2;
+  EXPECT_TRUE(parse_completion_request(R"({"prompt":[1,2],"user":",,,"})", few).has_value());
+  EXPECT_FALSE(parse_completion_request(R"({"prompt":[1,2,3],"user":""})", few).has_value());
   RequestLimits tight = limits();
   tight.max_containers = 3;
   EXPECT_TRUE(parse_completion_request(R"({"prompt":[[1],[2]]})", tight)

@@ -21,6 +21,7 @@ struct RequestLimits {
   int max_logprobs = 20;
   int max_depth = 64;            ///< nesting of the JSON body
   int max_containers = 1 << 18;  ///< arrays and objects in the body
+  int max_values = 1 << 20;      ///< commas in the body: what bounds the memory it takes parsed
 };
 
 /// The fields that both kinds of generation share.
@@ -56,7 +57,7 @@ struct CompletionRequest {
 struct ChatMessage {
   std::string role;     ///< system, user or assistant ("developer" arrives here as system)
   std::string content;  ///< text parts joined by newlines
-  std::optional<std::string> name;
+  std::optional<std::string> name = {};
 };
 
 /// What a chat template is rendered from.
@@ -64,7 +65,7 @@ struct ChatPrompt {
   std::vector<ChatMessage> messages;  ///< at least one
   bool add_generation_prompt = true;
   bool continue_final_message = false;
-  std::string template_kwargs;  ///< a JSON object as text
+  std::string template_kwargs = "{}";  ///< a JSON object as text
 };
 
 /// POST /v1/chat/completions

@@ -263,6 +263,7 @@ void Generation::complete() {
 }
 
 void Generation::fail(const api::ApiError& error) {
+  if (stream_started_) send_news();  // what came before the error is still true
   done_ = true;
   cancel_open();
   services_.metrics.finished(Outcome::kError);

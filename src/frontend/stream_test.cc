@@ -225,7 +225,8 @@ TEST(Stream, ErrorInTheSameBatchAsText) {
   fixture.backend.text(0, 0, "", FinishReason::kCancelled);
   exchange->run_posted();
   const auto events = exchange->events();
-  ASSERT_FALSE(events.empty());
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0]["choices"][0]["text"], "x");
   EXPECT_TRUE(events.back().contains("error"));
   EXPECT_TRUE(exchange->done_sent());
 }

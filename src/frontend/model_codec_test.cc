@@ -1,0 +1,49 @@
+// The codec over a real tokenizer with a small vocabulary.
+#include "frontend/model_codec.h"
+
+#include <gtest/gtest.h>
+
+#include "text/test_vocab.h"
+
+namespace baton::frontend {
+namespace {
+
+std::shared_ptr<const text::Tokenizer> tokenizer() {
+  auto made = text::Tokenizer::create(text::test_byte_bpe());
+  EXPECT_TRUE(made.has_value());
+  return std::move(*made);
+}
+
+TEST(ModelCodec, SpecialTokensInTextAreParsed) {
+  const auto codec = make_model_codec(tokenizer(), {});
+  const auto ids = codec->encode("<|im_start|>hello<|im_end|>", false);
+  ASSERT_TRUE(ids.has_value());
+  EXPECT_EQ(ids->front(), 1);
+  EXPECT_EQ(ids->back(), 2);
+  EXPECT_TRUE(codec->is_special(1));
+  EXPECT_EQ(codec->decode(*ids, {.skip_special = false}), "<|im_start|>hello<|im_end|>");
+  EXPECT_EQ(codec->decode(*ids, {.skip_special = true}), "hello");
+  EXPECT_EQ(codec->piece(1), "<|im_start|>");
+}
+
+TEST(ModelCodec, DecoderHoldsIncompleteCharacters) {
+  const auto codec = make_model_codec(tokenizer(), {});
+  const auto decoder = codec->decoder({});
+  const TokenId first_byte = 4 + 0xE2;
+  EXPECT_EQ(codec->piece(first_byte), "\xE2");
+  EXPECT_EQ(decoder->push(first_byte), "");
+  EXPECT_EQ(decoder->finish(), "\uFFFD");
+}
+
+TEST(ModelCodec, ChatNeedsATemplate) {
+  const auto codec = make_model_codec(tokenizer(), {});
+  const auto text = codec->render({.messages = {{.role = "user", .content = "a"}}});
+  ASSERT_FALSE(text.has_value());
+  EXPECT_EQ(text.error().code, ErrorCode::kInvalidArgument);
+  const auto with = make_model_codec(
+      tokenizer(), [](const api::ChatPrompt& prompt) { return prompt.messages[0].content; });
+  EXPECT_EQ(with->render({.messages = {{.role = "user", .content = "a"}}}).value(), "a");
+}
+
+}  // namespace
+}  // namespace baton::frontend
