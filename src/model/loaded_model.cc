@@ -1,6 +1,7 @@
 #include "model/loaded_model.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "base/check.h"
@@ -66,6 +67,15 @@ std::vector<float> LoadedModel::all_logits(std::span<const TokenId> ids,
   run({.ids = ids, .begin = 0, .end = n, .kernel_class = kernel_class, .chunk = chunk}, table,
       [&](int, std::span<const float> row) { out.insert(out.end(), row.begin(), row.end()); });
   return out;
+}
+
+std::string cached_model_path(const std::string& file) {
+  const char* cache = std::getenv("BATON_CACHE");
+  const char* home = std::getenv("HOME");
+  const std::string dir = cache != nullptr
+                              ? std::string(cache)
+                              : std::string(home != nullptr ? home : ".") + "/.cache/baton";
+  return dir + "/models/" + file;
 }
 
 std::vector<linalg::KernelSet> runnable_kernels() {

@@ -63,6 +63,9 @@ class LoadedModel {
   int n_used_ = 0;
 };
 
+/// $BATON_CACHE/models/`file` (default ~/.cache/baton), whether it is there or not.
+[[nodiscard]] std::string cached_model_path(const std::string& file);
+
 /// reference, portable, avx512 … as far as this CPU runs them.
 [[nodiscard]] std::vector<linalg::KernelSet> runnable_kernels();
 

@@ -55,15 +55,6 @@ struct RealModel {
 using Param = std::tuple<RealModel, KernelSet, Mode>;
 class RealModelGolden : public ::testing::TestWithParam<Param> {};
 
-std::string model_path(const char* file) {
-  const char* cache = std::getenv("BATON_CACHE");
-  const char* home = std::getenv("HOME");
-  const std::string dir = cache != nullptr  ? std::string(cache)
-                          : home != nullptr ? std::string(home) + "/.cache/baton"
-                                            : ".";
-  return dir + "/models/" + file;
-}
-
 int max_prompt_tokens(KernelSet kernels) {
   if (const char* text = std::getenv("BATON_GOLDEN_MAX_TOKENS")) return std::atoi(text);
   const bool slow = kernels == KernelSet::kReference || kernels == KernelSet::kPortable;
@@ -104,7 +95,7 @@ Agreement run_prompt(LoadedModel& model, const GoldenPrompt& prompt, Mode mode) 
 
 TEST_P(RealModelGolden, TeacherForced) {
   const auto& [real, kernels, mode] = GetParam();
-  const std::string path = model_path(real.file);
+  const std::string path = cached_model_path(real.file);
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "skipped: " << path << " is not there";
   const auto golden = read_golden(golden_dir() + "/" + real.name + ".json.gz");
   ASSERT_TRUE(golden) << golden.error().message;
