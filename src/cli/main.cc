@@ -1,0 +1,46 @@
+// The only main: picks the command, prints errors as one line, maps them to exit statuses.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "cli/command.h"
+
+#ifndef BATON_VERSION
+#define BATON_VERSION "unknown"
+#endif
+
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App app("baton: LLM serving with prefill and decode as engines of their own");
+  app.set_version_flag("--version", "baton " BATON_VERSION);
+  app.require_subcommand(1);
+  baton::cli::Run chosen;
+  baton::cli::add_serve(app, chosen);
+  baton::cli::add_pull(app, chosen);
+  baton::cli::add_inspect(app, chosen);
+  baton::cli::add_tokenize(app, chosen);
+  baton::cli::add_render(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    std::fprintf(stderr, "baton: %s (baton --help lists the commands)\n", e.what());
+    return 2;
+  }
+  const auto status = chosen();
+  if (status) return *status;
+  std::fprintf(stderr, "baton: %s\n", status.error().message.c_str());
+  return status.error().code == baton::ErrorCode::kInvalidArgument ? 2 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "baton: %s\n", e.what());
+    return 1;
+  }
+}
