@@ -1,19 +1,16 @@
 // The only main: picks the command, prints errors as one line, maps them to exit statuses.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <iostream>
 
 #include "cli/command.h"
-
-#ifndef BATON_VERSION
-#define BATON_VERSION "unknown"
-#endif
+#include "cli/version.h"
 
 namespace {
 
 int run(int argc, char** argv) {
   CLI::App app("baton: LLM serving with prefill and decode as engines of their own");
-  app.set_version_flag("--version", "baton " BATON_VERSION);
+  app.set_version_flag("--version",
+                       fmt::format("baton {} ({})", baton::cli::kVersion, baton::cli::kCommit));
   app.require_subcommand(1);
   baton::cli::Run chosen;
   baton::cli::add_serve(app, chosen);

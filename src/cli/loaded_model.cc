@@ -1,0 +1,62 @@
+#include "cli/loaded_model.h"
+
+#include <cstdlib>
+
+#include "text/vocab_gguf.h"
+
+namespace baton::cli {
+
+Result<std::shared_ptr<const format::GgufFile>> open_model(const std::string& path) {
+  auto file = format::GgufFile::open(path);
+  if (!file) return tl::unexpected(file.error());
+  return std::make_shared<const format::GgufFile>(std::move(*file));
+}
+
+Result<TextModel> load_text(const format::GgufFile& file) {
+  TextModel out;
+  auto vocab = text::vocab_from_gguf(file.metadata());
+  if (!vocab) return tl::unexpected(vocab.error());
+  auto tokenizer = text::Tokenizer::create(std::move(*vocab));
+  if (!tokenizer) return tl::unexpected(tokenizer.error());
+  out.tokenizer = std::move(*tokenizer);
+
+  auto source = file.metadata().get_or<std::string_view>("tokenizer.chat_template", {});
+  if (!source) return tl::unexpected(source.error());
+  if (source->empty()) return out;
+  out.chat_template_source = std::string(*source);
+  const auto spelled = [&](TokenId id) {
+    return id < 0 ? std::string() : std::string(out.tokenizer->token_bytes(id));
+  };
+  auto parsed = text::ChatTemplate::create(
+      out.chat_template_source, spelled(out.tokenizer->bos_id()), spelled(out.tokenizer->eos_id()));
+  if (!parsed) {
+    auto error = parsed.error();
+    error.message = fmt::format("{}: tokenizer.chat_template: {}", file.path(), error.message);
+    return tl::unexpected(error);
+  }
+  out.chat_template = std::make_shared<const text::ChatTemplate>(std::move(*parsed));
+  return out;
+}
+
+ComputeModel::ComputeModel(linalg::KernelSet kernels, const Options& options)
+    : pool_({static_cast<int>(options.cpus.size()), options.cpus}),
+      context_{kernels, pool_, workspace_} {}
+
+Result<std::unique_ptr<ComputeModel>> ComputeModel::create(
+    std::shared_ptr<const format::GgufFile> file, const Options& options) {
+  const char* wanted = std::getenv("BATON_KERNELS");
+  const auto kernels = linalg::choose_kernels(wanted == nullptr ? "" : wanted, cpu_features());
+  if (!kernels) return tl::unexpected(kernels.error());
+  auto checkpoint = model::read_checkpoint(std::move(file));
+  if (!checkpoint) return tl::unexpected(checkpoint.error());
+  std::unique_ptr<ComputeModel> compute(new ComputeModel(*kernels, options));
+  model::TransformerOptions transformer_options;
+  transformer_options.context_length = options.context_length;
+  auto transformer =
+      model::Transformer::create(compute->context_, std::move(*checkpoint), transformer_options);
+  if (!transformer) return tl::unexpected(transformer.error());
+  compute->transformer_ = std::move(*transformer);
+  return compute;
+}
+
+}  // namespace baton::cli
