@@ -13,7 +13,7 @@
 #include "cli/models.h"
 #include "cli/serve_options.h"
 #include "cli/version.h"
-#include "frontend/model_codec.h"
+#include "frontend/chat_renderer.h"
 #include "server/engine_server.h"
 
 namespace baton::cli {
@@ -112,7 +112,8 @@ server::EngineServerOptions server_options(const ServeOptions& options, const Te
   card.eos_ids = text.tokenizer->end_ids();
   card.fingerprint = fmt::format("baton-{}-{}", kVersion, linalg::name(compute.kernels()));
   card.created_s = std::chrono::system_clock::now().time_since_epoch() / std::chrono::seconds(1);
-  out.frontend.codec = frontend::make_model_codec(text.tokenizer, text.chat_template);
+  out.frontend.codec =
+      frontend::make_model_codec(text.tokenizer, frontend::make_chat_renderer(text.chat_template));
   out.frontend.api_key = flags.api_key;
   out.frontend.version_json = [json = version_json(compute.transformer(), compute.kernels())] {
     return json;
