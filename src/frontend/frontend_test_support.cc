@@ -196,6 +196,7 @@ Result<std::string> ByteCodec::render(const api::ChatPrompt& prompt) const {
       return fail(ErrorCode::kInvalidArgument, "the template refuses");
     out += message.role + ":" + message.content + "\n";
   }
+  if (prompt.continue_final_message) out.pop_back();
   return prompt.add_generation_prompt ? out + "assistant:" : out;
 }
 

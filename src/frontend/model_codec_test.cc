@@ -1,8 +1,10 @@
-// The codec over a real tokenizer with a small vocabulary.
+// The codec and the chat renderer over a real tokenizer and template; a small vocabulary.
 #include "frontend/model_codec.h"
 
 #include <gtest/gtest.h>
 
+#include "frontend/chat_renderer.h"
+#include "text/chat_template.h"
 #include "text/test_vocab.h"
 
 namespace baton::frontend {
@@ -43,6 +45,34 @@ TEST(ModelCodec, ChatNeedsATemplate) {
   const auto with = make_model_codec(
       tokenizer(), [](const api::ChatPrompt& prompt) { return prompt.messages[0].content; });
   EXPECT_EQ(with->render({.messages = {{.role = "user", .content = "a"}}}).value(), "a");
+}
+
+TEST(ChatRenderer, GivesTheTemplateEveryField) {
+  auto parsed = text::ChatTemplate::create(
+      "{{ bos_token }}{% for m in messages %}[{{ m.role }}|{{ m.name }}|{{ m.content }}]{% endfor "
+      "%}"
+      "{{ style }}{% if add_generation_prompt %}>{% endif %}",
+      "<b>", "<e>");
+  ASSERT_TRUE(parsed.has_value());
+  const ChatRenderer render =
+      make_chat_renderer(std::make_shared<const text::ChatTemplate>(std::move(*parsed)));
+  api::ChatPrompt prompt{.messages = {{.role = "system", .content = "s"},
+                                      {.role = "user", .content = "hi", .name = "bob"}},
+                         .template_kwargs = R"({"style":"calm"})"};
+  EXPECT_EQ(render(prompt).value(), "<b>[system||s][user|bob|hi]calm>");
+  prompt.add_generation_prompt = false;
+  prompt.continue_final_message = true;
+  EXPECT_EQ(render(prompt).value(), "<b>[system||s][user|bob|hi");
+}
+
+TEST(ChatRenderer, TheTemplatesOwnErrorComesThrough) {
+  auto parsed = text::ChatTemplate::create("{{ raise_exception('no such role') }}", "", "");
+  ASSERT_TRUE(parsed.has_value());
+  const auto text = make_chat_renderer(std::make_shared<const text::ChatTemplate>(
+      std::move(*parsed)))({.messages = {{.role = "user", .content = "a"}}});
+  ASSERT_FALSE(text.has_value());
+  EXPECT_EQ(text.error().message, "no such role");
+  EXPECT_EQ(text.error().code, ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -119,20 +119,6 @@ api::ApiResult<std::string> render_chat(const api::ChatPrompt& prompt, const Tex
     error.param = "messages";
     return tl::unexpected(std::move(error));
   }
-  if (!prompt.continue_final_message) return std::move(*text);
-  // Templates may trim the content, so look for it without the white space around it.
-  const std::string& content = prompt.messages.back().content;
-  constexpr const char* kSpace = " \t\r\n";
-  const size_t begin = content.find_first_not_of(kSpace);
-  const std::string core =
-      begin == content.npos ? ""
-                            : content.substr(begin, content.find_last_not_of(kSpace) + 1 - begin);
-  const size_t at = core.empty() ? text->npos : text->rfind(core);
-  if (at == text->npos) {
-    return invalid("continue_final_message",
-                   "the final message can't be continued: its content is not in the rendered chat");
-  }
-  text->resize(at + core.size());
   return std::move(*text);
 }
 

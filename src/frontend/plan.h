@@ -35,8 +35,7 @@ struct GenerationPlan {
 [[nodiscard]] api::ApiResult<GenerationPlan> plan_chat(api::ChatRequest request,
                                                        const TextCodec& codec,
                                                        const ModelCard& card);
-/// The text of a chat: the template's, cut after the last message's content if that is to be
-/// continued.
+/// The text of a chat; an error blames `messages`.
 [[nodiscard]] api::ApiResult<std::string> render_chat(const api::ChatPrompt& prompt,
                                                       const TextCodec& codec);
 

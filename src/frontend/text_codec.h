@@ -45,7 +45,8 @@ class TextCodec {
   [[nodiscard]] virtual bool is_special(TokenId id) const = 0;
   /// No token stands for more bytes than this: a text of n bytes has at least n / this tokens.
   [[nodiscard]] virtual size_t max_piece_bytes() const = 0;
-  /// The chat template's text. kInvalidArgument: the model has none, or it refuses these messages.
+  /// The chat template's text, left open after the last content if that is to be continued.
+  /// kInvalidArgument: the model has none, or it refuses these messages.
   [[nodiscard]] virtual Result<std::string> render(const api::ChatPrompt& prompt) const = 0;
 
   /// All of `ids` as text.
