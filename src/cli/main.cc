@@ -18,6 +18,12 @@ int run(int argc, char** argv) {
   baton::cli::add_inspect(app, chosen);
   baton::cli::add_tokenize(app, chosen);
   baton::cli::add_render(app, chosen);
+  const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(named).empty()) {
+    std::fprintf(stderr, "baton: unknown command '%s' (baton --help lists the commands)\n",
+                 argv[1]);
+    return 2;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -34,7 +34,7 @@ Result<Mapping> Mapping::open(const std::string& path) {
     return fail(ErrorCode::kIo, "{}: can't stat: {}", path, std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) {
-    return fail(ErrorCode::kInvalidArgument, "{}: not a regular file", path);
+    return fail(ErrorCode::kUnsupported, "{}: not a regular file", path);
   }
   if (status.st_size <= 0) return fail(ErrorCode::kInvalidArgument, "{}: the file is empty", path);
 

@@ -51,6 +51,10 @@ class Server:
         """SIGTERM; the exit status and what was on stderr."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
+        return self.wait(timeout)
+
+    def wait(self, timeout=60):
+        """Waits for the end of a process that was told to stop."""
         try:
             _, errors = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
