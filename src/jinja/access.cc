@@ -75,6 +75,8 @@ Eval<Value> Interpreter::attribute(const Value& object, std::string_view name) {
     if (value != nullptr) return std::move(*value);
   } else if (const MethodFunction method = find_method(object, name)) {
     return Value(std::shared_ptr<Object>(std::make_shared<BoundMethod>(&meter_, object, method)));
+  } else if (object.is_list(ListKind::kGroup) && (name == "grouper" || name == "list")) {
+    return object.as_list()->items[name == "list" ? 1 : 0];
   } else if (const Dict* dict = object.as_dict()) {
     meter_.spend(static_cast<int64_t>(std::min<size_t>(dict->entries.size(), 4)) / 4);
     if (const Value* value = dict->find(name)) return *value;

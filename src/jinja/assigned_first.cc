@@ -4,7 +4,7 @@
 // is an assignment, the caller's variable of that name is never seen, also not by a macro or loop
 // that reads it before the assignment runs. Source: FrameSymbolVisitor in jinja2/idtracking.py.
 #include <cstddef>
-#include <map>
+#include <vector>
 
 #include "jinja/parser.h"
 
@@ -19,20 +19,9 @@ class FirstUse {
     for (const auto& stmt : block) visit(*stmt);
   }
 
-  [[nodiscard]] std::vector<NameId> assigned_first() const {
-    std::vector<NameId> names;
-    for (const Use& use : uses_) {
-      if (use.is_store) names.push_back(use.name);
-    }
-    return names;
-  }
+  [[nodiscard]] std::vector<NameId> assigned_first() const { return names_; }
 
  private:
-  struct Use {
-    NameId name;
-    bool is_store;
-  };
-
   void visit(const Stmt& stmt) {
     switch (stmt.kind) {
       case StmtKind::kIf:
@@ -57,36 +46,14 @@ class FirstUse {
     if (stmt.kind == StmtKind::kSet) store(stmt.targets[0]);
   }
 
-  // Names that only some branches assign come from the caller otherwise. jinja2 counts three
-  // branches: the body, all elifs together, and else.
+  // A name that a branch assigns comes from the caller otherwise.
   void visit_if(const Stmt& stmt) {
-    visit(*stmt.exprs[0]);
-    std::vector<Use> branches[3];
-    const size_t begin = uses_.size();
-    visit(stmt.bodies[0]);
-    branches[0] = take_back(begin);
-    for (size_t i = 1; i < stmt.exprs.size(); ++i) {
-      visit(*stmt.exprs[i]);
+    for (size_t i = 0; i < stmt.bodies.size(); ++i) {
+      if (i < stmt.exprs.size()) visit(*stmt.exprs[i]);
+      ++n_conditions_;
       visit(stmt.bodies[i]);
+      --n_conditions_;
     }
-    branches[1] = take_back(begin);
-    if (stmt.bodies.size() > stmt.exprs.size()) visit(stmt.bodies.back());
-    branches[2] = take_back(begin);
-
-    std::map<NameId, int> n_stores;
-    for (const auto& branch : branches) {
-      for (const Use& use : branch) n_stores[use.name] += use.is_store ? 1 : 0;
-    }
-    for (const auto& [name, n] : n_stores) note(name, n == 3);
-  }
-
-  /// Forgets the first uses from `begin` on and returns them.
-  std::vector<Use> take_back(size_t begin) {
-    const auto first = uses_.begin() + static_cast<std::ptrdiff_t>(begin);
-    std::vector<Use> taken(first, uses_.end());
-    uses_.erase(first, uses_.end());
-    for (const Use& use : taken) seen_[static_cast<size_t>(use.name)] = false;
-    return taken;
   }
 
   void store(const Target& target) {
@@ -103,7 +70,7 @@ class FirstUse {
     const auto at = static_cast<size_t>(name);
     if (seen_[at]) return;
     seen_[at] = true;
-    uses_.push_back({name, is_store});
+    if (is_store && n_conditions_ == 0) names_.push_back(name);
   }
 
   void visit(const Expr& expr) {
@@ -119,7 +86,8 @@ class FirstUse {
   }
 
   std::vector<bool> seen_;  ///< [names]
-  std::vector<Use> uses_;   ///< the first of each name, in order
+  std::vector<NameId> names_;
+  int n_conditions_ = 0;  ///< ifs around the current place
 };
 
 }  // namespace

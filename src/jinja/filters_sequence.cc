@@ -279,7 +279,7 @@ Eval<Value> group_by(Interpreter& interpreter, const Value& input, CallArgs& arg
     }
     if (members.empty()) ++i;  // NaN equals nothing
     Value list = interpreter.list(std::move(members));
-    groups.push_back(interpreter.list({std::move(grouper), std::move(list)}, ListKind::kTuple));
+    groups.push_back(interpreter.list({std::move(grouper), std::move(list)}, ListKind::kGroup));
   }
   return interpreter.list(std::move(groups));
 }

@@ -266,7 +266,6 @@ class Formatter {
       const Value key = is_index ? Value(index) : interpreter_.string(std::string(part));
       JINJA_TRY(value,
                 is_item ? interpreter_.item(value, key) : interpreter_.attribute(value, part));
-      if (value.is_undefined()) return raise("{}", value.as_undefined()->hint);
       at = is_item ? stop + 1 : stop;
     }
     return value;

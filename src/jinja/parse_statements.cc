@@ -204,7 +204,7 @@ Eval<Target> Parser::parse_target_part(bool with_namespace) {
   for (const char* constant : {"true", "false", "none", "True", "False", "None"}) {
     if (name == constant) return error(fmt::format("can't assign to '{}'", name));
   }
-  if (!with_namespace && name == "loop")
+  if ((!with_namespace || n_loops_ > 0) && name == "loop")
     return error("can't assign to the special variable 'loop'");
   target.name = intern(name);
   if (with_namespace && skip_op(".")) {

@@ -82,6 +82,7 @@ class ReprWriter {
         out_ += ']';
         return;
       case ListKind::kTuple:
+      case ListKind::kGroup:
         out_ += '(';
         append_items(list);
         out_ += list.items.size() == 1 ? ",)" : ")";
@@ -159,7 +160,7 @@ class JsonWriter {
       out_ += scalar(value);
     } else if (const Dict* dict = value.as_dict()) {
       return append_dict(*dict);
-    } else if (value.is_list(ListKind::kList) || value.is_list(ListKind::kTuple)) {
+    } else if (value.as_list() != nullptr && value.as_list()->kind < ListKind::kRange) {
       return append_list(*value.as_list());
     } else {
       return raise("Object of type {} is not JSON serializable", type_name(value));

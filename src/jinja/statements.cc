@@ -316,20 +316,24 @@ Eval<void> Interpreter::bind_arguments(const Stmt& macro, CallArgs& args) {
     }
     return false;
   };
+  // All parameters exist before the first default is evaluated: it sees those, not outer variables.
   Value named;
+  std::vector<const Parameter*> missing;
   for (size_t i = 0; i < n_parameters; ++i) {
     const Parameter& parameter = macro.parameters[i];
+    const std::string& name = name_of(parameter.name);
     if (i < args.positional.size()) {
       scope_->set(parameter.name, args.positional[i]);
-    } else if (take_named(name_of(parameter.name), named)) {
+    } else if (take_named(name, named)) {
       scope_->set(parameter.name, named);
-    } else if (parameter.default_value != nullptr) {
-      JINJA_TRY(Value value, eval(*parameter.default_value));
-      scope_->set(parameter.name, std::move(value));
     } else {
-      scope_->set(parameter.name, undefined(fmt::format("parameter '{}' was not provided",
-                                                        name_of(parameter.name))));
+      scope_->set(parameter.name, undefined(fmt::format("parameter '{}' was not provided", name)));
+      if (parameter.default_value != nullptr) missing.push_back(&parameter);
     }
+  }
+  for (const Parameter* parameter : missing) {
+    JINJA_TRY(Value value, eval(*parameter->default_value));
+    scope_->set(parameter->name, std::move(value));
   }
   if (macro.kind == StmtKind::kMacro) {
     if (take_named("caller", named)) scope_->set(kCallerName, named);

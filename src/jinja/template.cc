@@ -15,11 +15,8 @@ tl::unexpected<Error> to_error(const Failure& failure) {
 
 }  // namespace
 
-Template::Template(std::unique_ptr<const Ast> ast, const Limits& limits)
+Template::Template(std::shared_ptr<const Ast> ast, const Limits& limits)
     : ast_(std::move(ast)), limits_(limits) {}
-Template::~Template() = default;
-Template::Template(Template&&) noexcept = default;
-Template& Template::operator=(Template&&) noexcept = default;
 
 Result<Template> Template::parse(std::string_view source, const Limits& limits) {
   if (source.size() > limits.max_source_bytes) {

@@ -28,23 +28,21 @@ struct RenderOptions {
   std::optional<std::tm> now;  ///< what strftime_now() reads; absent: the local time
 };
 
-/// A parsed template. Immutable: any number of threads may render at once.
+/// A parsed template; copies share the parsed form. Immutable: any number of threads may render at
+/// once.
 class Template {
  public:
   /// kInvalidArgument: "chat template, line N: …" for a syntax error, a source that is too long or
   /// not UTF-8.
   [[nodiscard]] static Result<Template> parse(std::string_view source, const Limits& limits = {});
-  ~Template();
-  Template(Template&&) noexcept;
-  Template& operator=(Template&&) noexcept;
 
   /// kInvalidArgument: the exact message of raise_exception(), else "chat template, line N: …".
   [[nodiscard]] Result<std::string> render(const Variables& variables,
                                            const RenderOptions& options = {}) const;
 
  private:
-  Template(std::unique_ptr<const Ast> ast, const Limits& limits);
-  std::unique_ptr<const Ast> ast_;
+  Template(std::shared_ptr<const Ast> ast, const Limits& limits);
+  std::shared_ptr<const Ast> ast_;
   Limits limits_;
 };
 

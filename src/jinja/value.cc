@@ -148,6 +148,7 @@ std::string_view type_name(const Value& value) {
     case ListKind::kList:
       return "list";
     case ListKind::kTuple:
+    case ListKind::kGroup:
       return "tuple";
     case ListKind::kRange:
       return "range";

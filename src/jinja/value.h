@@ -60,8 +60,10 @@ struct String : Counted {
   const bool markup;       ///< the result of |safe or |escape
 };
 
-/// Which Python type a sequence is; it decides how it prints and what may be done with it.
-enum class ListKind : uint8_t { kList, kTuple, kRange, kGenerator, kKeys, kValues, kItems };
+/// Which Python type a sequence is; it decides how it prints and what may be done with it. Those up
+/// to kRange have a length and can be indexed. kGroup is the named tuple (grouper, list) of
+/// groupby.
+enum class ListKind : uint8_t { kList, kTuple, kGroup, kRange, kGenerator, kKeys, kValues, kItems };
 
 struct List : Counted {
   List(Meter* meter, std::vector<Value> values, ListKind list_kind);

@@ -29,7 +29,7 @@ struct ChatInput {
   std::optional<std::tm> now;  ///< what strftime_now() reads; absent: the local time
 };
 
-/// Parsed once. Immutable: render() may be called by many threads at once.
+/// Parsed once; cheap to copy. Immutable: render() may be called by many threads at once.
 class ChatTemplate {
  public:
   /// Errors as of jinja::Template::parse. A model without a template has
