@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 #include "testing/core_fixture.h"
 
 namespace baton::engine {
@@ -396,6 +400,28 @@ TEST(Core, ShortPromptsShareBlocksAmongThemselvesOnly) {
   EXPECT_EQ(cached(prompt(200, 4)), 0) << "computed by the other kernel class";
   EXPECT_EQ(cached(prompt(128, 5)), 64);
   EXPECT_EQ(cached(prompt(127, 6)), 64);
+}
+
+TEST(Core, TracesQueuePrefillAndDecode) {
+  const std::string path = ::testing::TempDir() + "engine_core_trace.json";
+  {
+    const auto trace = Trace::open(path, "engine").value();
+    CoreFixture fixture({}, 1024, {}, trace.get());
+    fixture.add(make_request(random_tokens(200, 1), 3));
+    fixture.run();
+  }
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::filesystem::remove(path);
+  const auto count = [&](const std::string& what) {
+    int n = 0;
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(count("\"queue\""), 1);
+  EXPECT_EQ(count("\"prefill\""), 2) << "whole blocks, then the tail";
+  EXPECT_EQ(count("\"decode\""), 2);
+  EXPECT_EQ(count("\"tokens\":192,\"requests\":[\"0000000000000001\"]"), 1);
 }
 
 TEST(Core, RefusesWhatCanNeverRun) {

@@ -84,6 +84,8 @@ class EngineTest : public ::testing::Test {
         Engine::create(options, {.model = &model_, .clock = &clock_, .metrics = &metrics_}).value();
     engine_->start();
   }
+  // A failed test may leave it shut, and the engine would wait for ever.
+  void TearDown() override { gate_.set(true); }
   TokenRequest request(uint64_t id, int n_prompt, int max_tokens) {
     auto request = make_request(random_tokens(n_prompt, static_cast<uint32_t>(id)), max_tokens, id);
     request.id = RequestId{id};
@@ -132,6 +134,39 @@ TEST_F(EngineTest, ManyThreadsSubmitAndCancel) {
   EXPECT_EQ(engine_->stats().blocks.used, 0);
   EXPECT_EQ(engine_->stats().n_running + engine_->stats().n_waiting, 0);
   EXPECT_TRUE(model_.faults().empty());
+}
+
+TEST_F(EngineTest, SamplingOnAPoolChangesNothing) {
+  ThreadPool pool({.n_threads = 3, .cpus = {}});
+  engine_ =
+      Engine::create({.kv_bytes = 4 << 20},
+                     {.model = &model_, .clock = &clock_, .metrics = &metrics_, .pool = &pool})
+          .value();
+  engine_->start();
+  const auto make = [&](uint64_t id) {
+    auto asked = request(id, 10 + 40 * static_cast<int>(id), 20);
+    asked.n_choices = 1 + static_cast<int>(id % 3);
+    asked.n_logprobs = 2;
+    asked.n_prompt_logprobs = 1;
+    return asked;
+  };
+  for (uint64_t id = 1; id <= 8; ++id) ASSERT_TRUE(engine_->submit(make(id), inbox_.sink()));
+  EXPECT_TRUE(engine_->drain(kLong));
+  for (uint64_t id = 1; id <= 8; ++id) {
+    const Outcome got = inbox_.outcome(RequestId{id});
+    const Outcome expected = run_alone(make(id));
+    for (const auto& [choice, outcome] : expected.choices) {
+      EXPECT_EQ(got.choices.at(choice).tokens, outcome.tokens);
+      ASSERT_EQ(got.choices.at(choice).logprobs.size(), outcome.logprobs.size());
+      EXPECT_EQ(got.choices.at(choice).logprobs[7].logprob, outcome.logprobs[7].logprob);
+    }
+    ASSERT_EQ(got.prompt->prompt_logprobs.size(), expected.prompt->prompt_logprobs.size());
+    for (size_t i = 1; i < got.prompt->prompt_logprobs.size(); ++i) {
+      EXPECT_EQ(got.prompt->prompt_logprobs[i].logprob,
+                expected.prompt->prompt_logprobs[i].logprob);
+    }
+  }
+  engine_->stop();
 }
 
 TEST_F(EngineTest, FullQueueRefusesAndRecovers) {

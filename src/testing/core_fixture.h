@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "engine/core.h"
 #include "testing/manual_clock.h"
 #include "testing/stand_in_model.h"
@@ -62,12 +63,12 @@ struct Outcome {
 class CoreFixture {
  public:
   explicit CoreFixture(engine::EngineOptions options = {}, int n_blocks = 1024,
-                       const StandInOptions& model_options = {})
+                       const StandInOptions& model_options = {}, Trace* trace = nullptr)
       : model(model_options), metrics(Labels{{"model_name", "stand-in"}}) {
     options.kv_bytes = kStandInBlockBytes * static_cast<size_t>(n_blocks);
-    core =
-        engine::EngineCore::create(options, {.model = &model, .clock = &clock, .metrics = &metrics})
-            .value();
+    core = engine::EngineCore::create(
+               options, {.model = &model, .clock = &clock, .metrics = &metrics, .trace = trace})
+               .value();
   }
 
   /// Submits and gives back the id under which outcomes() has what came of it.
@@ -85,8 +86,7 @@ class CoreFixture {
     return worked;
   }
   void run() {
-    while (step()) {
-    }
+    for (int64_t n_steps = 0; step(); ++n_steps) BATON_CHECK(n_steps < 100'000, "no end in sight");
   }
   [[nodiscard]] const std::vector<TokenId>& tokens(RequestId id, int choice = 0) {
     return outcomes[id].choices[choice].tokens;
