@@ -103,6 +103,8 @@ void Dict::set(Value key, Value value) {
   }
 }
 
+Value::Value() = default;
+
 std::string Object::describe() const { return fmt::format("<{}>", type_name()); }
 
 Eval<std::unique_ptr<Value>> Object::attribute(Interpreter&, std::string_view) { return nullptr; }

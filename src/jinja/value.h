@@ -114,7 +114,8 @@ class Value {
                             std::shared_ptr<const String>, std::shared_ptr<List>,
                             std::shared_ptr<Dict>, std::shared_ptr<Object>>;
 
-  Value() = default;  // None
+  /// None. Not inline: g++ 12 takes the other alternatives of a known None for uninitialised.
+  Value();
   explicit Value(bool value) : data_(value) {}
   explicit Value(int64_t value) : data_(value) {}
   explicit Value(double value) : data_(value) {}
