@@ -1,8 +1,6 @@
 // The kernel sets that this CPU can run, as parameters of tests.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
@@ -19,7 +17,9 @@ inline std::vector<KernelSet> runnable_sets() {
   return sets;
 }
 
-inline std::string set_name(const ::testing::TestParamInfo<KernelSet>& info) {
+/// For INSTANTIATE_TEST_SUITE_P; `Info` is testing::TestParamInfo<KernelSet>.
+template <typename Info>
+std::string set_name(const Info& info) {
   return std::string(name(info.param));
 }
 

@@ -9,13 +9,14 @@ import baton
 
 
 def mixed_requests(n):
+    """5 to 1,500 prompt tokens, 1 to 200 out, mostly short; greedy and sampled."""
     rng = random.Random(11)
     requests = []
     for i in range(n):
-        n_prompt = rng.choice([5, 17, 60, 130, 300, 700, 1500]) if i else 1500
-        requests.append(dict(prompt=[rng.randrange(1000, 40000) for _ in range(n_prompt)],
-                             max_tokens=rng.choice([1, 2, 16, 60, 200]), temperature=rng.choice([0, 0, 1.0]),
-                             seed=i, ignore_eos=True, return_token_ids=True))
+        n_prompt = rng.choice([5, 9, 17, 40, 60, 60, 130, 300]) if i % 8 else [1500, 700, 200, 450][i // 8 % 4]
+        n_out = rng.choice([1, 2, 7, 16, 30]) if i % 16 != 3 else 200
+        requests.append(dict(prompt=[rng.randrange(1000, 40000) for _ in range(n_prompt)], max_tokens=n_out,
+                             temperature=rng.choice([0, 0, 1.0]), seed=i, ignore_eos=True, return_token_ids=True))
     return requests
 
 
@@ -49,9 +50,12 @@ def test_64_streams_equal_their_one_by_one_runs():
 
 
 def test_the_same_with_preemption():
-    # 45 MiB are about 125 blocks of SmolLM2: a few long sequences fill them.
+    # 45 MiB are about 125 blocks of SmolLM2: a few sequences fill them.
     with baton.Server("--exact-prefix", "--kv-memory", "45MiB", "--context", "1800", "--log-level", "warn") as server:
-        check_concurrent_equals_alone(server, mixed_requests(64))
+        requests = mixed_requests(24)
+        for request in requests[1::4]:
+            request["max_tokens"] = 150
+        check_concurrent_equals_alone(server, requests)
         assert server.metric("vllm:num_preemptions_total") > 0
 
 
