@@ -219,7 +219,7 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   EXPECT_EQ(out[64], 2.0F);  // q = k of the second position: its own score is the large one
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, AttentionTest, ::testing::ValuesIn(runnable_sets()), set_name);
+INSTANTIATE_TEST_SUITE_P(Sets, AttentionTest, ::testing::ValuesIn(runnable_sets()), SetName());
 
 }  // namespace
 }  // namespace baton::linalg

@@ -220,7 +220,7 @@ TEST_P(OpsTest, Bf16RoundsToNearestEven) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, OpsTest, ::testing::ValuesIn(runnable_sets()), set_name);
+INSTANTIATE_TEST_SUITE_P(Sets, OpsTest, ::testing::ValuesIn(runnable_sets()), SetName());
 
 }  // namespace
 }  // namespace baton::linalg

@@ -149,7 +149,7 @@ TEST_P(PanelLinearTest, SaysWhatItIs) {
   EXPECT_EQ(text.find("bf16 weights") == std::string::npos, GetParam() == KernelSet::kAmx) << text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, PanelLinearTest, ::testing::ValuesIn(panel_sets()), set_name);
+INSTANTIATE_TEST_SUITE_P(Sets, PanelLinearTest, ::testing::ValuesIn(panel_sets()), SetName());
 
 }  // namespace
 }  // namespace baton::linalg

@@ -17,10 +17,13 @@ inline std::vector<KernelSet> runnable_sets() {
   return sets;
 }
 
-/// For INSTANTIATE_TEST_SUITE_P; `Info` is testing::TestParamInfo<KernelSet>.
-template <typename Info>
-std::string set_name(const Info& info) {
-  return std::string(name(info.param));
-}
+/// For INSTANTIATE_TEST_SUITE_P: names a case by its set. `Info` is
+/// testing::TestParamInfo<KernelSet>.
+struct SetName {
+  template <typename Info>
+  std::string operator()(const Info& info) const {
+    return std::string(name(info.param));
+  }
+};
 
 }  // namespace baton::linalg
