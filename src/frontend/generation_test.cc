@@ -183,7 +183,7 @@ TEST(Generation, StopStringEndsOnlyItsChoice) {
   EXPECT_EQ(choices[1]["finish_reason"], "stop");
 }
 
-TEST(Generation, HeldBackTextIsFlushedAtTheEnd) {
+TEST(Generation, IncompleteCharactersAreFlushedAtTheEnd) {
   Fixture fixture;
   const auto exchange = fixture.post(kCompletions, R"({"prompt":"a","stop":"END"})");
   fixture.backend.prompt(0);
@@ -191,6 +191,17 @@ TEST(Generation, HeldBackTextIsFlushedAtTheEnd) {
   exchange->run_posted();
   EXPECT_EQ(exchange->json()["choices"][0]["text"], "so EN\uFFFD");
   EXPECT_TRUE(exchange->json()["choices"][0]["stop_reason"].is_null());
+}
+
+TEST(Generation, TheBeginningOfAStopStringIsTextAtTheEnd) {
+  for (const FinishReason reason : {FinishReason::kLength, FinishReason::kStop}) {
+    Fixture fixture;
+    const auto exchange = fixture.post(kCompletions, R"({"prompt":"a","stop":"END"})");
+    fixture.backend.prompt(0);
+    fixture.backend.text(0, 0, "so EN", reason);
+    exchange->run_posted();
+    EXPECT_EQ(exchange->json()["choices"][0]["text"], "so EN");
+  }
 }
 
 TEST(Generation, StopStringsWaitForMinTokens) {
