@@ -1,5 +1,7 @@
 #include "base/thread_pool.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/cpu.h"
 
@@ -22,7 +24,8 @@ inline void pause() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(const ThreadPoolOptions& options) : n_threads_(options.n_threads) {
+ThreadPool::ThreadPool(const ThreadPoolOptions& options)
+    : n_threads_(options.n_threads), slots_(static_cast<size_t>(std::max(1, options.n_threads))) {
   BATON_CHECK(n_threads_ >= 1);
   for (int i = 1; i < n_threads_; ++i) {
     const bool pinned = static_cast<size_t>(i) < options.cpus.size();
@@ -41,34 +44,50 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::run_raw(RawFn fn, void* context) {
   fn_ = fn;
   context_ = context;
-  n_running_.store(n_threads_ - 1, std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
-  epoch_.notify_all();
+  // Sequentially consistent, like a worker's steps before it sleeps: either it sees the new run or
+  // we see that it sleeps. Nobody sleeping saves a system call.
+  const uint32_t run = epoch_.fetch_add(1) + 1;
+  if (n_sleeping_.load() != 0) epoch_.notify_all();
   fn(context, 0);
-  for (int spins = 0; n_running_.load(std::memory_order_acquire) != 0; ++spins) {
-    if (spins < kSpins) {
-      pause();
-    } else {
-      std::this_thread::yield();
+  for (int share = 1; share < n_threads_; ++share) {
+    Slot& slot = slots_[static_cast<size_t>(share)];
+    if (!slot.claim(run)) continue;
+    fn(context, share);
+    slot.done.store(run, std::memory_order_relaxed);
+  }
+  for (int share = 1; share < n_threads_; ++share) {
+    const Slot& slot = slots_[static_cast<size_t>(share)];
+    for (int spins = 0; slot.done.load(std::memory_order_acquire) != run; ++spins) {
+      if (spins < kSpins) {
+        pause();
+      } else {
+        std::this_thread::yield();
+      }
     }
   }
 }
 
-void ThreadPool::work(int thread, int cpu) {
+void ThreadPool::wait_for_run_after(uint32_t seen) {
+  for (int spins = 0; spins < kSpins; ++spins) {
+    if (epoch_.load(std::memory_order_acquire) != seen) return;
+    pause();
+  }
+  n_sleeping_.fetch_add(1);
+  epoch_.wait(seen);  // returns at once if it has changed
+  n_sleeping_.fetch_sub(1);
+}
+
+void ThreadPool::work(int share, int cpu) {
   if (cpu >= 0) pin_this_thread(cpu);
-  uint32_t seen = 0;
+  Slot& slot = slots_[static_cast<size_t>(share)];
+  uint32_t run = 0;
   while (true) {
-    for (int spins = 0; epoch_.load(std::memory_order_acquire) == seen; ++spins) {
-      if (spins < kSpins) {
-        pause();
-      } else {
-        epoch_.wait(seen, std::memory_order_acquire);
-      }
-    }
-    ++seen;
+    wait_for_run_after(run);
+    run = epoch_.load(std::memory_order_acquire);
     if (stop_.load(std::memory_order_relaxed)) return;
-    fn_(context_, thread);
-    n_running_.fetch_sub(1, std::memory_order_release);
+    if (!slot.claim(run)) continue;
+    fn_(context_, share);
+    slot.done.store(run, std::memory_order_release);
   }
 }
 
