@@ -19,8 +19,72 @@
 namespace baton::jinja {
 
 class Interpreter;
-class Value;
 struct CallArgs;
+struct Undefined;
+struct String;
+struct List;
+struct Dict;
+struct Object;
+
+/// Which Python type a sequence is; it decides how it prints and what may be done with it. Those up
+/// to kRange have a length and can be indexed. kGroup is the named tuple (grouper, list) of
+/// groupby.
+enum class ListKind : uint8_t { kList, kTuple, kGroup, kRange, kGenerator, kKeys, kValues, kItems };
+
+using None = std::monostate;
+
+/// Any value; copies share what is on the heap. Thread-compatible; what has no meter (constants,
+/// variables) never changes and may be read by many threads.
+class Value {
+ public:
+  using Data = std::variant<None, bool, int64_t, double, std::shared_ptr<const Undefined>,
+                            std::shared_ptr<const String>, std::shared_ptr<List>,
+                            std::shared_ptr<Dict>, std::shared_ptr<Object>>;
+
+  /// None. Not inline: g++ 12 takes the other alternatives of a known None for uninitialised.
+  Value();
+  explicit Value(bool value) : data_(value) {}
+  explicit Value(int64_t value) : data_(value) {}
+  explicit Value(double value) : data_(value) {}
+  explicit Value(std::shared_ptr<const Undefined> value) : data_(std::move(value)) {}
+  explicit Value(std::shared_ptr<const String> value) : data_(std::move(value)) {}
+  explicit Value(std::shared_ptr<List> value) : data_(std::move(value)) {}
+  explicit Value(std::shared_ptr<Dict> value) : data_(std::move(value)) {}
+  explicit Value(std::shared_ptr<Object> value) : data_(std::move(value)) {}
+
+  [[nodiscard]] bool is_none() const { return std::holds_alternative<None>(data_); }
+  [[nodiscard]] bool is_undefined() const { return data_.index() == 4; }
+  [[nodiscard]] bool is_string() const { return data_.index() == 5; }
+  [[nodiscard]] bool is_number() const { return data_.index() >= 1 && data_.index() <= 3; }
+  /// int or bool, as isinstance(x, int).
+  [[nodiscard]] bool is_integral() const { return data_.index() == 1 || data_.index() == 2; }
+  [[nodiscard]] const bool* as_bool() const { return std::get_if<bool>(&data_); }
+  [[nodiscard]] const int64_t* as_int() const { return std::get_if<int64_t>(&data_); }
+  [[nodiscard]] const double* as_float() const { return std::get_if<double>(&data_); }
+  [[nodiscard]] const Undefined* as_undefined() const { return pointer<const Undefined>(); }
+  [[nodiscard]] const String* as_string() const { return pointer<const String>(); }
+  [[nodiscard]] List* as_list() const { return pointer<List>(); }
+  [[nodiscard]] Dict* as_dict() const { return pointer<Dict>(); }
+  [[nodiscard]] Object* as_object() const { return pointer<Object>(); }
+  /// The text of a string; only if is_string().
+  [[nodiscard]] const std::string& text() const;
+  /// The value of an int or bool; only if is_integral().
+  [[nodiscard]] int64_t integer() const { return as_bool() != nullptr ? *as_bool() : *as_int(); }
+  /// The value of any number; only if is_number().
+  [[nodiscard]] double number() const {
+    return as_float() != nullptr ? *as_float() : static_cast<double>(integer());
+  }
+  [[nodiscard]] bool is_list(ListKind kind) const;
+  [[nodiscard]] const Data& data() const { return data_; }
+
+ private:
+  template <typename T>
+  [[nodiscard]] T* pointer() const {
+    const auto* held = std::get_if<std::shared_ptr<T>>(&data_);
+    return held != nullptr ? held->get() : nullptr;
+  }
+  Data data_;
+};
 
 /// Base of everything on the heap: gives its bytes back to the Meter at its end. Data that outlives
 /// a rendering (constants of the source, variables) has no meter.
@@ -59,11 +123,6 @@ struct String : Counted {
   const std::string text;  ///< valid UTF-8
   const bool markup;       ///< the result of |safe or |escape
 };
-
-/// Which Python type a sequence is; it decides how it prints and what may be done with it. Those up
-/// to kRange have a length and can be indexed. kGroup is the named tuple (grouper, list) of
-/// groupby.
-enum class ListKind : uint8_t { kList, kTuple, kGroup, kRange, kGenerator, kKeys, kValues, kItems };
 
 struct List : Counted {
   List(Meter* meter, std::vector<Value> values, ListKind list_kind);
@@ -106,64 +165,10 @@ struct Object : Counted, std::enable_shared_from_this<Object> {
   [[nodiscard]] virtual Eval<Value> call(Interpreter& interpreter, CallArgs& args);
 };
 
-using None = std::monostate;
-
-class Value {
- public:
-  using Data = std::variant<None, bool, int64_t, double, std::shared_ptr<const Undefined>,
-                            std::shared_ptr<const String>, std::shared_ptr<List>,
-                            std::shared_ptr<Dict>, std::shared_ptr<Object>>;
-
-  /// None. Not inline: g++ 12 takes the other alternatives of a known None for uninitialised.
-  Value();
-  explicit Value(bool value) : data_(value) {}
-  explicit Value(int64_t value) : data_(value) {}
-  explicit Value(double value) : data_(value) {}
-  explicit Value(std::shared_ptr<const Undefined> value) : data_(std::move(value)) {}
-  explicit Value(std::shared_ptr<const String> value) : data_(std::move(value)) {}
-  explicit Value(std::shared_ptr<List> value) : data_(std::move(value)) {}
-  explicit Value(std::shared_ptr<Dict> value) : data_(std::move(value)) {}
-  explicit Value(std::shared_ptr<Object> value) : data_(std::move(value)) {}
-
-  [[nodiscard]] bool is_none() const { return std::holds_alternative<None>(data_); }
-  [[nodiscard]] bool is_undefined() const { return data_.index() == 4; }
-  [[nodiscard]] bool is_string() const { return data_.index() == 5; }
-  [[nodiscard]] bool is_number() const { return data_.index() >= 1 && data_.index() <= 3; }
-  /// int or bool, as isinstance(x, int).
-  [[nodiscard]] bool is_integral() const { return data_.index() == 1 || data_.index() == 2; }
-  [[nodiscard]] const bool* as_bool() const { return std::get_if<bool>(&data_); }
-  [[nodiscard]] const int64_t* as_int() const { return std::get_if<int64_t>(&data_); }
-  [[nodiscard]] const double* as_float() const { return std::get_if<double>(&data_); }
-  [[nodiscard]] const Undefined* as_undefined() const { return pointer<const Undefined>(); }
-  [[nodiscard]] const String* as_string() const { return pointer<const String>(); }
-  [[nodiscard]] List* as_list() const { return pointer<List>(); }
-  [[nodiscard]] Dict* as_dict() const { return pointer<Dict>(); }
-  [[nodiscard]] Object* as_object() const { return pointer<Object>(); }
-  [[nodiscard]] std::shared_ptr<Object> shared_object() const {
-    const auto* object = std::get_if<std::shared_ptr<Object>>(&data_);
-    return object != nullptr ? *object : nullptr;
-  }
-  /// The text of a string; only if is_string().
-  [[nodiscard]] const std::string& text() const { return as_string()->text; }
-  /// The value of an int or bool; only if is_integral().
-  [[nodiscard]] int64_t integer() const { return as_bool() != nullptr ? *as_bool() : *as_int(); }
-  /// The value of any number; only if is_number().
-  [[nodiscard]] double number() const {
-    return as_float() != nullptr ? *as_float() : static_cast<double>(integer());
-  }
-  [[nodiscard]] bool is_list(ListKind kind) const {
-    return as_list() != nullptr && as_list()->kind == kind;
-  }
-  [[nodiscard]] const Data& data() const { return data_; }
-
- private:
-  template <typename T>
-  [[nodiscard]] T* pointer() const {
-    const auto* held = std::get_if<std::shared_ptr<T>>(&data_);
-    return held != nullptr ? held->get() : nullptr;
-  }
-  Data data_;
-};
+inline const std::string& Value::text() const { return as_string()->text; }
+inline bool Value::is_list(ListKind kind) const {
+  return as_list() != nullptr && as_list()->kind == kind;
+}
 
 /// Arguments of a call, filter or test.
 struct CallArgs {
