@@ -13,7 +13,8 @@ elseif(BATON_SANITIZE STREQUAL "tsan")
   set(flags -fsanitize=thread -Wno-tsan)
 endif()
 if(flags)
-  target_compile_options(baton_flags INTERFACE ${flags})
+  # The manual of gcc says that sanitizers give -Wmaybe-uninitialized false positives.
+  target_compile_options(baton_flags INTERFACE ${flags} $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(baton_flags INTERFACE ${flags})
 endif()
 
