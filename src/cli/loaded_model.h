@@ -38,6 +38,7 @@ class ComputeModel {
       std::shared_ptr<const format::GgufFile> file, const Options& options);
 
   [[nodiscard]] model::Transformer& transformer() { return *transformer_; }
+  [[nodiscard]] ThreadPool& pool() { return pool_; }
   [[nodiscard]] linalg::KernelSet kernels() const { return context_.kernels; }
 
  private:

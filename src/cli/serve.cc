@@ -120,6 +120,7 @@ server::EngineServerOptions server_options(const ServeOptions& options, const Te
   };
   std::random_device random;
   out.frontend.random_seed = (uint64_t{random()} << 32) | random();
+  out.engine.prefix_hash_seed = (uint64_t{random()} << 32) | random();
 
   out.http.host = flags.host;
   out.http.port = static_cast<uint16_t>(flags.port);
@@ -176,8 +177,9 @@ Result<int> serve(ServeFlags typed) {
     if (!opened) return tl::unexpected(opened.error());
     trace = std::move(*opened);
   }
-  auto server = server::EngineServer::create(server_options(*options, *text, **compute),
-                                             {transformer, metrics, trace.get()});
+  auto server =
+      server::EngineServer::create(server_options(*options, *text, **compute),
+                                   {transformer, (*compute)->pool(), metrics, trace.get()});
   if (!server) return tl::unexpected(server.error());
   (*server)->start();
 

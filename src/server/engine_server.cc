@@ -11,9 +11,13 @@ Result<std::unique_ptr<EngineServer>> EngineServer::create(EngineServerOptions o
   if (!http) return tl::unexpected(http.error());
   server->http_ = std::move(*http);
 
-  auto engine = engine::Engine::create(options.engine,
-                                       {&deps.model, &server->clock_, &deps.metrics, deps.trace},
-                                       options.engine_cpu);
+  engine::EngineDeps engine_deps;
+  engine_deps.model = &deps.model;
+  engine_deps.clock = &server->clock_;
+  engine_deps.metrics = &deps.metrics;
+  engine_deps.trace = deps.trace;
+  engine_deps.pool = &deps.pool;
+  auto engine = engine::Engine::create(options.engine, engine_deps, options.engine_cpu);
   if (!engine) return tl::unexpected(engine.error());
   server->engine_ = std::move(*engine);
   server->backend_ = std::make_unique<LocalBackend>(*server->engine_);

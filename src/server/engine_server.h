@@ -27,6 +27,7 @@ class EngineServer {
   /// The model, the metrics and the trace (may be null) outlive the server.
   struct Deps {
     model::TokenModel& model;
+    ThreadPool& pool;  ///< the model's own, to sample on; the engine thread's from start() on
     MetricsRegistry& metrics;
     Trace* trace;
   };
