@@ -26,6 +26,7 @@
 
 #include "base/log.h"
 #include "net/http_text.h"
+#include "net/socket_peek.h"
 
 namespace baton::net {
 namespace {
@@ -160,8 +161,7 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
       error_code ec;
       wake_.expires_after(sse_ ? state_->options.sse_comment_every : std::chrono::hours(24));
       co_await wake_.async_wait(asio::redirect_error(asio::use_awaitable, ec));
-      // Nothing was sent for a while: a comment keeps proxies from closing the stream.
-      if (!ec && sse_ && !done_) append(": keep-alive\n\n");
+      if (!ec && sse_ && !done_) append(": keep-alive\n\n");  // so that no proxy closes it
     }
   }
 
@@ -211,14 +211,15 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
   /// Notices a client that closes while it waits. Data that comes instead is a pipelined request:
   /// the client lives, and the next write tells of its death.
   void watch(Stream& stream) {
-    stream.socket().async_wait(
-        tcp::socket::wait_read, [self = shared_from_this(), &stream](const error_code& ec) {
-          if (ec || self->done_ || self->gone_) return;  // `stream` may be gone too
-          char byte = 0;
-          error_code peek_ec;
-          stream.socket().receive(asio::buffer(&byte, 1), tcp::socket::message_peek, peek_ec);
-          if (peek_ec && peek_ec != asio::error::would_block) self->lost();
-        });
+    stream.socket().async_wait(tcp::socket::wait_read,
+                               [self = shared_from_this(), &stream](const error_code& ec) {
+                                 if (ec || self->done_ || self->gone_)
+                                   return;  // `stream` may be gone too
+                                 const Peek seen = peek(stream.socket().native_handle());
+                                 if (seen == Peek::kGone) self->lost();
+                                 if (seen == Peek::kQuiet)
+                                   self->watch(stream);  // an old event, its data read since
+                               });
   }
 
   const std::shared_ptr<State> state_;
@@ -406,8 +407,7 @@ asio::awaitable<void> accept_all(std::shared_ptr<State> state) {
         strand, asio::redirect_error(asio::use_awaitable, ec));
     if (ec == asio::error::operation_aborted || !state->acceptor.is_open()) co_return;
     if (ec) {
-      // Out of file descriptors or the like: others will be closed, so try again soon.
-      spdlog::warn("accept: {}", ec.message());
+      spdlog::warn("accept: {}", ec.message());  // out of file descriptors, say: try again soon
       asio::steady_timer timer(co_await asio::this_coro::executor, std::chrono::milliseconds(100));
       co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ec));
       continue;

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@ class Client {
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    const int on = 1;
+    ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     const timeval timeout{5, 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   }
@@ -166,6 +169,24 @@ TEST(HttpServer, TellsWhenTheClientGoesAway) {
     EXPECT_EQ(closed.get_future().wait_for(5s), std::future_status::ready);
     EXPECT_TRUE(server->wait_idle(5s));
     held->respond({200, "text/plain", {}, "nobody listens"});
+  }
+}
+
+TEST(HttpServer, ARequestInPiecesNeverBlocksItsConnection) {
+  // A piece may leave an event behind whose data has been read by the time the answer is waited
+  // for.
+  const auto server = start({}, [](std::shared_ptr<HttpExchange> exchange) {
+    std::thread([exchange = std::move(exchange)] {
+      std::this_thread::sleep_for(200us);
+      echo(exchange);
+    }).detach();
+  });
+  Client client(server->port());
+  for (int i = 0; i < 2000; ++i) {
+    client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\n\r\n");
+    client.send("ab");
+    client.send("cd");
+    ASSERT_NE(client.read_until("POST:abcd;").find("POST:abcd;"), std::string::npos) << i;
   }
 }
 
