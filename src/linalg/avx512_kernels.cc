@@ -133,7 +133,8 @@ inline void dot_rows(const Tile& tile, const int8_t* planes, __m512i* sums) {
     for (int j = kFirst; j < kFirst + kN; ++j) {
       for (int r = 0; r < R; ++r) {
         sums[r] = _mm512_dpbusd_epi32(sums[r], tile.codes[j], broadcast4(planes + 64 * r + 4 * j));
-        low[r] = _mm512_dpbusd_epi32(low[r], tile.codes[j], broadcast4(planes + 64 * r + 32 + 4 * j));
+        low[r] =
+            _mm512_dpbusd_epi32(low[r], tile.codes[j], broadcast4(planes + 64 * r + 32 + 4 * j));
       }
     }
     for (int r = 0; r < R; ++r) sums[r] = _mm512_add_epi32(_mm512_slli_epi32(sums[r], 7), low[r]);
@@ -184,6 +185,16 @@ inline __mmask16 output_mask(int n_outputs) {
   return static_cast<__mmask16>((1U << n_outputs) - 1U);
 }
 
+// How far ahead of the codes that are multiplied the next ones are asked for. The processor's own
+// prefetchers stop at each 4 KiB and see a new stream in every strip.
+constexpr int kPrefetchBytes = 2048;
+
+template <int kBytes>
+inline void prefetch(const uint8_t* p) {
+  for (int i = 0; i < kBytes; i += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
+}
+
 template <TensorType kType>
 void quantized_strip(const StripCall& call) {
   constexpr TileFormat kFormat = tile_format(kType);
@@ -197,16 +208,19 @@ void quantized_strip(const StripCall& call) {
   const int8_t* planes = call.panel->planes;
   const auto* offsets = static_cast<const int32_t*>(call.offsets);
   for (int64_t b = 0; b < n_tiles; ++b) {
+    prefetch<tile_code_bytes(kFormat)>(codes + kPrefetchBytes);
     Tile tile;
     load_scales<kFormat.scales>(call.strip, b, tile);
     load_codes<kFormat.bits>(codes, tile.codes);
+    const auto rows = [&]<int R>(int r) {
+      tile_rows<kType, R>(tile, planes + 64 * r, offsets + kOffsets * r, acc + 16 * r);
+    };
     int r = 0;
-    for (; r + 4 <= n_rows; r += 4) {
-      tile_rows<kType, 4>(tile, planes + 64 * r, offsets + kOffsets * r, acc + 16 * r);
-    }
-    for (; r < n_rows; ++r) {
-      tile_rows<kType, 1>(tile, planes + 64 * r, offsets + kOffsets * r, acc + 16 * r);
-    }
+
+    for (; r + 4 <= n_rows; r += 4) rows.template operator()<4>(r);
+    if (n_rows - r == 3) rows.template operator()<3>(r);
+    if (n_rows - r == 2) rows.template operator()<2>(r);
+    if (n_rows - r == 1) rows.template operator()<1>(r);
     codes += tile_code_bytes(kFormat);
     planes += 64 * n_rows;
     offsets += kOffsets * n_rows;

@@ -117,19 +117,32 @@ void unpack_q6_k(const std::byte* block, BlockCodes& out) {
   }
 }
 
-void dequantize_blocks(TensorType type, const std::byte* data, int64_t n, float* out) {
+// Groups of a size that the compiler knows: it can use vectors.
+template <int kGroup>
+void dequantize_groups(TensorType type, const std::byte* data, int64_t n, float* out) {
   const TensorTypeInfo& geometry = info(type);
-  const CodeInfo code = code_info(type);
+  const bool has_min = code_info(type).has_min;
   BlockCodes block;
   for (int64_t begin = 0; begin < n; begin += geometry.block_values) {
     unpack_block(type, data, block);
     data += geometry.block_bytes;
-    for (int i = 0; i < geometry.block_values; ++i) {
-      const auto g = static_cast<size_t>(i / code.group_values);
-      const float product =
-          block.scales[g] * static_cast<float>(block.codes[static_cast<size_t>(i)]);
-      *out++ = code.has_min ? product + block.mins[g] : product;
+    for (int first = 0; first < geometry.block_values; first += kGroup, out += kGroup) {
+      const auto g = static_cast<size_t>(first / kGroup);
+      const float scale = block.scales[g];
+      const int8_t* codes = block.codes.data() + first;
+      for (int i = 0; i < kGroup; ++i) out[i] = scale * static_cast<float>(codes[i]);
+      if (!has_min) continue;
+      const float min = block.mins[g];
+      for (int i = 0; i < kGroup; ++i) out[i] += min;
     }
+  }
+}
+
+void dequantize_blocks(TensorType type, const std::byte* data, int64_t n, float* out) {
+  if (code_info(type).group_values == 16) {
+    dequantize_groups<16>(type, data, n, out);
+  } else {
+    dequantize_groups<32>(type, data, n, out);
   }
 }
 
