@@ -79,11 +79,13 @@ Result<int> inspect(const std::string& model) {
                     static_cast<double>(use.n_values) / 1e6, mib(use.bytes)));
   }
   const auto needs = model::memory_needs(*checkpoint);
-  row("weights, prefill", fmt::format("{:.1f} MiB (bf16)", mib(needs.prefill_weights_bytes)));
+  const size_t head = needs.head_bytes;
+  row("weights, prefill", fmt::format("{:.1f} MiB (bf16, the head as in the file)",
+                                      mib(needs.prefill_weights_bytes + head)));
   row("weights, decode",
-      fmt::format("{:.1f} MiB (the file's blocks)", mib(needs.decode_weights_bytes)));
-  row("weights, both",
-      fmt::format("{:.1f} MiB", mib(needs.prefill_weights_bytes + needs.decode_weights_bytes)));
+      fmt::format("{:.1f} MiB (the file's blocks)", mib(needs.decode_weights_bytes + head)));
+  row("weights, both", fmt::format("{:.1f} MiB", mib(needs.prefill_weights_bytes +
+                                                     needs.decode_weights_bytes + head)));
   row("KV per token", fmt::format("{:.1f} KiB (bf16), {:.1f} KiB (f32)",
                                   static_cast<double>(needs.kv_bytes_per_token_bf16) / 1024,
                                   static_cast<double>(needs.kv_bytes_per_token_f32) / 1024));

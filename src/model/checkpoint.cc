@@ -158,10 +158,12 @@ MemoryNeeds memory_needs(const Checkpoint& checkpoint) {
   const ModelSpec& spec = checkpoint.spec;
   MemoryNeeds needs;
   int64_t n_values = 0;
+  const auto file_bytes = [](const MatrixView& matrix) {
+    return row_bytes(matrix.type, matrix.n_in) * static_cast<size_t>(matrix.n_out);
+  };
   const auto count = [&](const MatrixView& matrix) {
     n_values += matrix.n_out * matrix.n_in;
-    needs.decode_weights_bytes +=
-        row_bytes(matrix.type, matrix.n_in) * static_cast<size_t>(matrix.n_out);
+    needs.decode_weights_bytes += file_bytes(matrix);
   };
   for (const LayerTensors& layer : checkpoint.layers) {
     for (const MatrixView& matrix : layer.qkv) count(matrix);
@@ -169,8 +171,9 @@ MemoryNeeds memory_needs(const Checkpoint& checkpoint) {
     for (const MatrixView& matrix : layer.gate_up) count(matrix);
     count(layer.down);
   }
-  count(checkpoint.head);
   needs.prefill_weights_bytes = static_cast<size_t>(n_values) * 2;
+  needs.head_bytes = file_bytes(checkpoint.head);
+  n_values += checkpoint.head.n_out * checkpoint.head.n_in;
   needs.reference_weights_bytes = static_cast<size_t>(n_values) * 4;
   for (const TensorView& tensor : checkpoint.file->tensors())
     needs.file_bytes += tensor.data.size();

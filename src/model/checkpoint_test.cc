@@ -248,7 +248,9 @@ TEST(Checkpoint, MemoryNeedsAndTypes) {
   const auto checkpoint = read(small_model("llama", 2).bytes());
   ASSERT_TRUE(checkpoint);
   const MemoryNeeds needs = memory_needs(*checkpoint);
-  const size_t n_values = 2 * (32 * 8 + 8 * 16 + 20 * 8 + 8 * 10) + 12 * 8;
+  const size_t n_values = 2 * (32 * 8 + 8 * 16 + 20 * 8 + 8 * 10);
+  EXPECT_EQ(needs.head_bytes, 12U * 8 * 4);
+  EXPECT_EQ(needs.reference_weights_bytes, (n_values + 12 * 8) * 4);
   EXPECT_EQ(needs.prefill_weights_bytes, n_values * 2);
   EXPECT_EQ(needs.decode_weights_bytes, n_values * 4);
   EXPECT_EQ(needs.kv_bytes_per_token_bf16, 2U * 2 * 1 * 8 * 2);

@@ -155,12 +155,43 @@ TEST_P(SameBits, LogitsOfFewRowsAreThoseOfAll) {
     model->run({.ids = ids,
                 .end = kPromptTokens,
                 .kernel_class = kernel_class,
-                .chunk = kPromptTokens,
+                .chunk = 64,
                 .first_logits = kPromptTokens - 1},
                model->new_table(kPromptTokens), [&](int, std::span<const float> row) {
                  last.insert(last.end(), row.begin(), row.end());
                });
     expect_same(last, {all.end() - model->n_vocab(), all.end()});
+  }
+}
+
+// Rows without logits leave the batch before the last layer ends: the others must not notice.
+TEST_P(SameBits, InABatchWhereRowsWantNoLogits) {
+  const std::vector<TokenId> ids = random_ids(kPromptTokens, 1);
+  const auto model = load(2);
+  ASSERT_NE(model, nullptr);
+  const auto n_vocab = static_cast<size_t>(model->n_vocab());
+  constexpr int kRows = 70;
+  for (const KernelClass kernel_class : {KernelClass::kPrefill, KernelClass::kDecode}) {
+    model->forget_tables();
+    const auto tokens = std::span(ids).first(kRows);
+    const std::vector<float> all = model->all_logits({ids.begin(), kRows}, kernel_class, kRows);
+    std::vector<std::vector<BlockId>> tables;
+    std::vector<SeqSlice> slices;
+    size_t n_logits = 0;
+    for (const int n : {0, 3, kRows, 0, 1}) {
+      tables.push_back(model->new_table(kRows));
+      slices.push_back({{}, 0, tokens, kernel_class, n});
+      n_logits += static_cast<size_t>(n);
+    }
+    for (size_t i = 0; i < slices.size(); ++i) slices[i].blocks = tables[i];
+    std::vector<float> logits(n_logits * n_vocab);
+    model->model().forward(slices, logits.data());
+    const float* from = logits.data();
+    for (const SeqSlice& slice : slices) {
+      const size_t n = static_cast<size_t>(slice.n_logits) * n_vocab;
+      expect_same({from, from + n}, {all.end() - static_cast<std::ptrdiff_t>(n), all.end()});
+      from += n;
+    }
   }
 }
 

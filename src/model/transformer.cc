@@ -47,9 +47,19 @@ Result<std::unique_ptr<Transformer>> Transformer::create(linalg::Context& contex
     if (!packed) return tl::unexpected(packed.error());
     model->decode_ = std::move(*packed);
   }
+  auto head = model->pack_one(KernelClass::kDecode, {&model->checkpoint_.head, 1});
+  if (!head) return tl::unexpected(head.error());
+  model->head_ = std::move(*head);
   model->grow_rope_tables(std::min(context_length, kFirstRopePositions));
   model->checkpoint_.file->release_pages();
   return model;
+}
+
+Result<std::unique_ptr<Linear>> Transformer::pack_one(KernelClass kernel_class,
+                                                      std::span<const MatrixView> stacked) const {
+  auto made = linalg::make_linear(context_, kernel_class, stacked);
+  if (made) return made;
+  return fail(made.error().code, "{}: {}", checkpoint_.file->path(), made.error().message);
 }
 
 Result<std::unique_ptr<Transformer::Weights>> Transformer::pack(KernelClass kernel_class) const {
@@ -57,21 +67,20 @@ Result<std::unique_ptr<Transformer::Weights>> Transformer::pack(KernelClass kern
   Status status;
   const auto add = [&](std::span<const MatrixView> stacked, std::unique_ptr<Linear>& linear) {
     if (!status) return;
-    auto made = linalg::make_linear(context_, kernel_class, stacked);
+    auto made = pack_one(kernel_class, stacked);
     if (made) {
       linear = std::move(*made);
     } else {
-      status = fail(made.error().code, "{}: {}", checkpoint_.file->path(), made.error().message);
+      status = tl::unexpected(made.error());
     }
   };
   for (const LayerTensors& layer : checkpoint_.layers) {
-    LayerWeights& weights = out->layers.emplace_back();
+    LayerWeights& weights = out->emplace_back();
     add(layer.qkv, weights.qkv);
     add({&layer.output, 1}, weights.output);
     add(layer.gate_up, weights.gate_up);
     add({&layer.down, 1}, weights.down);
   }
-  add({&checkpoint_.head, 1}, out->head);
   if (!status) return tl::unexpected(status.error());
   return out;
 }
@@ -140,7 +149,7 @@ void Transformer::gather(std::span<const SeqSlice> slices, KernelClass kernel_cl
         group_.positions.push_back(slice.begin + i);
       }
       if (slice.n_logits > 0) {
-        group_.outputs.push_back({first_row + n_rows - slice.n_logits, logits_row, slice.n_logits});
+        group_.outputs.push_back({group_.seqs.size() - 1, logits_row, slice.n_logits});
       }
     }
     logits_row += slice.n_logits;
@@ -171,10 +180,10 @@ void Transformer::forward(std::span<const SeqSlice> slices, float* logits) {
 
     linalg::embed(context_, checkpoint_.embedding, group_.tokens, spec().embedding_scale, x);
     for (int layer = 0; layer < spec().n_layers(); ++layer) {
-      attention_branch(layer, packed.layers[size_t(layer)], buffers, x);
-      mlp_branch(layer, packed.layers[size_t(layer)], buffers, x);
+      attention_branch(layer, packed[size_t(layer)], buffers, x);
+      mlp_branch(layer, packed[size_t(layer)], buffers, x);
     }
-    head(x, logits);
+    head(buffers, x, logits);
     workspace.rewind(mark);
   }
 }
@@ -186,7 +195,7 @@ void Transformer::attention_branch(int layer, const LayerWeights& weights, const
   const LayerTensors& tensors = checkpoint_.layers[size_t(layer)];
   const LayerSpec& layer_spec = s.layers[size_t(layer)];
   const linalg::KvLayer& kv = kv_[size_t(layer)];
-  const int64_t n_rows = group_.n_rows();
+  int64_t n_rows = group_.n_rows();
 
   linalg::rms_norm(context_, x, tensors.attention_norm.data(), s.norm_eps, n_rows, s.hidden,
                    buffers.normed);
@@ -207,6 +216,11 @@ void Transformer::attention_branch(int layer, const LayerWeights& weights, const
   linalg::rope(context_, table, style, group_.positions, k_heads);
 
   linalg::store_kv(context_, kv, group_.seqs, {k, stride}, {v, stride});
+  if (layer + 1 == s.n_layers()) {
+    keep_output_rows(buffers, x);
+    n_rows = group_.n_rows();
+  }
+  if (n_rows == 0) return;
   const linalg::AttentionShape shape{s.n_heads, s.attention_scale, layer_spec.window};
   linalg::attention(context_, group_.kernel_class, kv, shape, group_.seqs, {buffers.qkv, stride},
                     buffers.attended);
@@ -218,12 +232,36 @@ void Transformer::attention_branch(int layer, const LayerWeights& weights, const
   linalg::add_in_place(context_, x, buffers.branch, n_rows, s.hidden);
 }
 
+/// Drops the rows that want no logits: from the group, from x and from q. A row moves forward only.
+void Transformer::keep_output_rows(const Buffers& buffers, float* x) {
+  const int64_t hidden = spec().hidden;
+  const int64_t stride = spec().qkv_width();
+  std::vector<linalg::SeqRows>& seqs = group_.seqs;
+  int64_t to = 0;
+  for (size_t i = 0; i < group_.outputs.size(); ++i) {
+    const LogitRows& output = group_.outputs[i];
+    const linalg::SeqRows seq = seqs[output.seq];
+    const int n_dropped = seq.n_rows - output.n_rows;
+    const int64_t from = seq.first_row + n_dropped;
+    if (from != to) {
+      std::copy_n(x + from * hidden, output.n_rows * hidden, x + to * hidden);
+      std::copy_n(buffers.qkv + from * stride, output.n_rows * stride, buffers.qkv + to * stride);
+    }
+    seqs[i] = {seq.blocks, seq.begin + n_dropped, output.n_rows, to};
+    to += output.n_rows;
+  }
+  seqs.resize(group_.outputs.size());
+  group_.tokens.resize(static_cast<size_t>(to));
+  group_.positions.clear();  // the rotations are done
+}
+
 /// x += post_norm(W_down (act(gate) * up)), gate|up = W_gate_up norm(x).
 void Transformer::mlp_branch(int layer, const LayerWeights& weights, const Buffers& buffers,
                              float* x) {
   const ModelSpec& s = spec();
   const LayerTensors& tensors = checkpoint_.layers[size_t(layer)];
   const int64_t n_rows = group_.n_rows();
+  if (n_rows == 0) return;
 
   linalg::rms_norm(context_, x, tensors.ffn_norm.data(), s.norm_eps, n_rows, s.hidden,
                    buffers.normed);
@@ -238,11 +276,14 @@ void Transformer::mlp_branch(int layer, const LayerWeights& weights, const Buffe
   linalg::add_in_place(context_, x, buffers.branch, n_rows, s.hidden);
 }
 
-/// Final norm and output matrix, for the rows that want logits only.
-void Transformer::head(const float* x, float* logits) {
+/// Final norm and output matrix, for the rows that keep_output_rows() left.
+void Transformer::head(const Buffers& buffers, const float* x, float* logits) {
   const std::vector<LogitRows>& outputs = group_.outputs;
   const int64_t hidden = spec().hidden;
-  const Linear& head = *weights(group_.kernel_class).head;
+  if (outputs.empty()) return;
+  linalg::rms_norm(context_, x, checkpoint_.final_norm.data(), spec().norm_eps, group_.n_rows(),
+                   hidden, buffers.normed);
+  const float* from = buffers.normed;
   // Slices whose logits follow one another are one product: in a decode step all of them.
   for (size_t begin = 0; begin < outputs.size();) {
     int64_t n_rows = 0;
@@ -250,45 +291,35 @@ void Transformer::head(const float* x, float* logits) {
     while (end < outputs.size() && outputs[end].logits_row == outputs[begin].logits_row + n_rows) {
       n_rows += outputs[end++].n_rows;
     }
-    linalg::Workspace& workspace = context_.workspace;
-    const linalg::Workspace::Mark mark = workspace.mark();
-    float* normed = workspace.take<float>(size_t(n_rows * hidden));  // [n_rows, hidden]
-    float* to = normed;
-    for (size_t i = begin; i < end; ++i) {
-      const float* from = x + outputs[i].row * hidden;
-      to = std::copy(from, from + outputs[i].n_rows * hidden, to);
-    }
-    linalg::rms_norm(context_, normed, checkpoint_.final_norm.data(), spec().norm_eps, n_rows,
-                     hidden, normed);
-    head.apply(context_, normed, n_rows, logits + outputs[begin].logits_row * spec().n_vocab);
-    workspace.rewind(mark);
+    head_->apply(context_, from, n_rows, logits + outputs[begin].logits_row * spec().n_vocab);
+    from += n_rows * hidden;
     begin = end;
   }
 }
 
 std::vector<GemmInfo> Transformer::gemms() const {
   std::vector<GemmInfo> out;
+  const auto add = [&](const char* name, KernelClass kernel_class, const Linear& linear) {
+    const std::string implementation = linear.describe();
+    auto found = std::find_if(out.begin(), out.end(), [&](const GemmInfo& gemm) {
+      return gemm.name == name && gemm.kernel_class == kernel_class &&
+             gemm.implementation == implementation;
+    });
+    if (found == out.end()) found = out.insert(out.end(), {name, kernel_class, implementation});
+    ++found->n_matrices;
+    found->bytes += linear.bytes();
+  };
   for (const KernelClass kernel_class : {KernelClass::kPrefill, KernelClass::kDecode}) {
     const Weights* packed = (kernel_class == KernelClass::kPrefill ? prefill_ : decode_).get();
     if (packed == nullptr) continue;
-    const auto add = [&](const char* name, const Linear& linear) {
-      const std::string implementation = linear.describe();
-      auto found = std::find_if(out.begin(), out.end(), [&](const GemmInfo& gemm) {
-        return gemm.name == name && gemm.kernel_class == kernel_class &&
-               gemm.implementation == implementation;
-      });
-      if (found == out.end()) found = out.insert(out.end(), {name, kernel_class, implementation});
-      ++found->n_matrices;
-      found->bytes += linear.bytes();
-    };
-    for (const LayerWeights& layer : packed->layers) {
-      add("qkv", *layer.qkv);
-      add("attention_output", *layer.output);
-      add("gate_up", *layer.gate_up);
-      add("down", *layer.down);
+    for (const LayerWeights& layer : *packed) {
+      add("qkv", kernel_class, *layer.qkv);
+      add("attention_output", kernel_class, *layer.output);
+      add("gate_up", kernel_class, *layer.gate_up);
+      add("down", kernel_class, *layer.down);
     }
-    add("head", *packed->head);
   }
+  add("head", KernelClass::kDecode, *head_);
   return out;
 }
 

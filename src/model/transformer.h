@@ -29,9 +29,14 @@ struct GemmInfo {
 };
 
 /// Decoder-only transformer, driven by the checkpoint's ModelSpec. Every row of a batch is computed
-/// in the class of its slice, the head included, and by operations whose bits don't depend on the
-/// other rows, so a position's result depends on its token, its history and its class alone ("Same
-/// bits").
+/// in the class of its slice and by operations whose bits don't depend on the other rows, so a
+/// position's result depends on its token, its history and its class alone ("Same bits").
+///
+/// The head is always of the decode class: few rows of a prompt need logits, 15-bit activations are
+/// as accurate as bf16 ones, and the largest matrix of a small model is held once, in the file's
+/// own blocks.
+///
+/// Of the last layer only keys and values are computed for rows that want no logits.
 ///
 /// Owner: the engine thread (thread-compatible), which owns the Context too. Lifecycle: create(),
 /// bind_kv(), then forward() any number of times.
@@ -59,16 +64,13 @@ class Transformer final : public TokenModel {
     std::unique_ptr<linalg::Linear> gate_up;  ///< hidden → 2 * ffn
     std::unique_ptr<linalg::Linear> down;     ///< ffn → hidden
   };
-  /// All matrices in the layout of one class.
-  struct Weights {
-    std::vector<LayerWeights> layers;
-    std::unique_ptr<linalg::Linear> head;  ///< hidden → n_vocab
-  };
-  /// Rows [row, row + n_rows) of the group have their logits at [logits_row, logits_row + n_rows).
+  /// The layers' matrices in the layout of one class.
+  using Weights = std::vector<LayerWeights>;
+  /// The last n_rows rows of sequence `seq` have their logits at [logits_row, logits_row + n_rows).
   struct LogitRows {
-    int64_t row = 0;
+    size_t seq = 0;
     int64_t logits_row = 0;
-    int64_t n_rows = 0;
+    int n_rows = 0;
   };
   /// The slices of one class as one matrix of rows.
   struct Group {
@@ -90,20 +92,24 @@ class Transformer final : public TokenModel {
   };
 
   Transformer(linalg::Context& context, Checkpoint checkpoint, int context_length);
+  Result<std::unique_ptr<linalg::Linear>> pack_one(
+      linalg::KernelClass kernel_class, std::span<const linalg::MatrixView> stacked) const;
   Result<std::unique_ptr<Weights>> pack(linalg::KernelClass kernel_class) const;
   [[nodiscard]] const Weights& weights(linalg::KernelClass kernel_class) const;
 
   void gather(std::span<const SeqSlice> slices, linalg::KernelClass kernel_class);
   void grow_rope_tables(int n_positions);
   void attention_branch(int layer, const LayerWeights& weights, const Buffers& buffers, float* x);
+  void keep_output_rows(const Buffers& buffers, float* x);
   void mlp_branch(int layer, const LayerWeights& weights, const Buffers& buffers, float* x);
-  void head(const float* x, float* logits);
+  void head(const Buffers& buffers, const float* x, float* logits);
 
   linalg::Context& context_;
   Checkpoint checkpoint_;
   int context_length_;
-  std::unique_ptr<Weights> prefill_;  ///< nullptr if not wanted or shared
-  std::unique_ptr<Weights> decode_;   ///< with the reference kernels: of both classes
+  std::unique_ptr<Weights> prefill_;      ///< nullptr if not wanted or shared
+  std::unique_ptr<Weights> decode_;       ///< with the reference kernels: of both classes
+  std::unique_ptr<linalg::Linear> head_;  ///< hidden → n_vocab, decode class
   std::vector<linalg::RopeTable>
       rope_tables_;                  ///< one for each of spec().ropes; grow with the positions seen
   std::vector<linalg::KvLayer> kv_;  ///< one for each layer
