@@ -42,21 +42,30 @@ install() {
   rm -f "$log"
 }
 
-# build PRESET TARGET… [-- CMAKE-FLAG…]: configures once, builds with all cores. Progress goes to stderr.
+# build PRESET tests|no-tests TARGET…: configures if need be, builds with all cores. Progress goes to stderr.
+# A build that has the tests keeps them.
 build() {
-  local preset=$1 targets=() flags=()
-  shift
-  while [ $# -gt 0 ] && [ "$1" != -- ]; do targets+=(--target "$1"); shift; done
-  [ $# -gt 0 ] && { shift; flags=("$@"); }
-  local free_mb
+  local preset=$1 tests=$2 targets=() target dir=$build_dir/$1
+  shift 2
+  for target in "$@"; do targets+=(--target "$target"); done
   mkdir -p "$build_dir" || die "can't create $build_dir: set BATON_BUILD_DIR to a folder that can be written"
-  free_mb=$(df -Pm "$build_dir" | awk 'NR==2 {print $4}')
-  [ "$free_mb" -ge 1500 ] || [ -e "$build_dir/$preset/build.ninja" ] ||
-    die "$build_dir has $free_mb MB free, the build wants 1500: set BATON_BUILD_DIR to another disk"
-  if [ ! -e "$build_dir/$preset/build.ninja" ] || [ ${#flags[@]} -gt 0 ]; then
-    (cd "$root" && cmake --preset "$preset" -B "$build_dir/$preset" "${flags[@]}" >"$build_dir/configure.log" 2>&1) ||
+  local configured=no
+  if [ -e "$dir/build.ninja" ]; then
+    configured=no-tests
+    grep -q '^BATON_BUILD_TESTS:BOOL=ON' "$dir/CMakeCache.txt" && configured=tests
+  fi
+  if [ $configured = no ]; then
+    local free_mb
+    free_mb=$(df -Pm "$build_dir" | awk 'NR==2 {print $4}')
+    [ "$free_mb" -ge 1500 ] ||
+      die "$build_dir has $free_mb MB free, the build wants 1500: set BATON_BUILD_DIR to another disk"
+  fi
+  if [ $configured = no ] || { [ $configured = no-tests ] && [ "$tests" = tests ]; }; then
+    local on=OFF
+    [ "$tests" = tests ] && on=ON
+    (cd "$root" && cmake --preset "$preset" -B "$dir" -DBATON_BUILD_TESTS=$on) >"$build_dir/configure.log" 2>&1 ||
       { tail -n 15 "$build_dir/configure.log" >&2; die "cmake can't configure $preset"; }
   fi
-  NINJA_STATUS='[%f/%t] ' cmake --build "$build_dir/$preset" "${targets[@]}" >&2 ||
+  NINJA_STATUS='[%f/%t] ' cmake --build "$dir" "${targets[@]}" >&2 ||
     die "the $preset build failed (see above)"
 }

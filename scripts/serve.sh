@@ -5,5 +5,5 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 install "${build_packages[@]}"
-build release baton
+build release no-tests baton
 exec "$build_dir/release/src/cli/baton" serve "$@"

@@ -38,12 +38,12 @@ run_ctest() {
 }
 
 # The long goldens run through the API in the e2e stage.
-stage_release() { build release && BATON_GOLDEN_MAX_TOKENS=${BATON_GOLDEN_MAX_TOKENS:-60} run_ctest release; }
+stage_release() { build release tests && BATON_GOLDEN_MAX_TOKENS=${BATON_GOLDEN_MAX_TOKENS:-60} run_ctest release; }
 # Sanitizers find memory errors, not wrong numbers: the long golden runs stay with the release build.
-stage_asan() { build asan && run_ctest asan -LE 'bench|real-model'; }
-stage_tsan() { build tsan threaded_tests && run_ctest tsan -L threaded; }
+stage_asan() { build asan tests && run_ctest asan -LE 'bench|real-model'; }
+stage_tsan() { build tsan tests threaded_tests && run_ctest tsan -L threaded; }
 stage_e2e() {
-  build release baton
+  build release tests baton
   local venv=$BATON_CACHE/venv-tests
   if ! "$venv/bin/python" -c 'import openai, pytest' 2>/dev/null; then
     say "preparing a Python environment with the openai package in $venv"
