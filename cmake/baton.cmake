@@ -29,13 +29,16 @@ function(baton_library name)
   endforeach()
 endfunction()
 
-# baton_test(NAME SOURCES a_test.cc … USES folders… [LABELS threaded|real-model…] [LIBRARIES …])
-# All unit tests of a folder in one executable. Label "threaded" runs under TSan too.
+# baton_test(NAME SOURCES a_test.cc … USES folders… [LABELS threaded|real-model…] [LIBRARIES …]
+#            [ASAN_FILTER pattern] [TSAN_FILTER pattern])
+# All unit tests of a folder in one executable. Label "threaded" runs under TSan too. The filters (as
+# --gtest_filter) keep what a sanitizer can't say anything about, and would run for minutes, to the
+# release build.
 function(baton_test name)
   if(NOT BATON_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "" "" "SOURCES;USES;LABELS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "" "ASAN_FILTER;TSAN_FILTER" "SOURCES;USES;LABELS;LIBRARIES" ${ARGN})
   find_package(GTest REQUIRED)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE baton_flags GTest::gtest GTest::gtest_main ${arg_LIBRARIES})
@@ -45,6 +48,10 @@ function(baton_test name)
   target_compile_definitions(${name} PRIVATE BATON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600)
+  string(TOUPPER "${BATON_SANITIZE}" sanitizer)
+  if(sanitizer AND arg_${sanitizer}_FILTER)
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "GTEST_FILTER=${arg_${sanitizer}_FILTER}")
+  endif()
   if("threaded" IN_LIST arg_LABELS)
     set_property(GLOBAL APPEND PROPERTY BATON_THREADED_TESTS ${name})
   endif()
