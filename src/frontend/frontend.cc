@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <mutex>
 #include <utility>
 
 #include "api/json_writer.h"
 #include "api/parse.h"
 #include "api/responses.h"
 #include "base/log.h"
+#include "frontend/mix.h"
 #include "frontend/plan.h"
 
 namespace baton::frontend {
@@ -18,15 +21,14 @@ using Exchange = std::shared_ptr<net::HttpExchange>;
 constexpr const char* kModelPrefix = "/v1/models/";
 constexpr size_t kMaxLabelBytes = 128;
 
-void respond_json(const Exchange& exchange, std::string body, int status = 200) {
-  exchange->respond({.status = status, .headers = {}, .body = std::move(body)});
+net::HttpResponse json_response(std::string body) {
+  return {.status = 200, .headers = {}, .body = std::move(body)};
 }
 
-void respond_error(const Exchange& exchange, const api::ApiError& error,
-                   std::map<std::string, std::string> headers = {}) {
+net::HttpResponse error_response(const api::ApiError& error,
+                                 std::map<std::string, std::string> headers = {}) {
   if (error.retry_after_s > 0) headers["Retry-After"] = std::to_string(error.retry_after_s);
-  exchange->respond(
-      {.status = error.status, .headers = std::move(headers), .body = api::error_body(error)});
+  return {.status = error.status, .headers = std::move(headers), .body = api::error_body(error)};
 }
 
 std::string header(const net::HttpRequest& request, const char* name) {
@@ -73,13 +75,11 @@ int64_t system_unix_seconds() {
       .count();
 }
 
-/// Spreads a counter over 64 bits (splitmix64, Steele, Lea, Flood 2014).
-uint64_t mix(uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
+/// Whether the client of a request that waits for the worker is still there.
+struct Client {
+  std::mutex mutex;
+  bool gone = false;  ///< written on the strand, under the mutex
+};
 
 }  // namespace
 
@@ -109,17 +109,17 @@ Frontend::Frontend(FrontendOptions options, const FrontendDeps& deps)
 
 const Frontend::Route* Frontend::find_route(const std::string& path) {
   static constexpr Route kRoutes[] = {
-      {"/v1/chat/completions", "POST", &Frontend::chat, false},
-      {"/v1/completions", "POST", &Frontend::completions, false},
-      {"/v1/models", "GET", &Frontend::models, false},
-      {"/tokenize", "POST", &Frontend::tokenize, false},
-      {"/detokenize", "POST", &Frontend::detokenize, false},
-      {"/health", "GET", &Frontend::health, true},
-      {"/ready", "GET", &Frontend::ready, true},
-      {"/metrics", "GET", &Frontend::metrics, true},
-      {"/version", "GET", &Frontend::version, false},
+      {"/v1/chat/completions", "POST", &Frontend::chat, "chatcmpl-"},
+      {"/v1/completions", "POST", &Frontend::completions, "cmpl-"},
+      {"/v1/models", "GET", &Frontend::models},
+      {"/tokenize", "POST", &Frontend::tokenize},
+      {"/detokenize", "POST", &Frontend::detokenize},
+      {.path = "/health", .method = "GET", .handler = &Frontend::health, .open = true},
+      {.path = "/ready", .method = "GET", .handler = &Frontend::ready, .open = true},
+      {.path = "/metrics", .method = "GET", .handler = &Frontend::metrics, .open = true},
+      {"/version", "GET", &Frontend::version},
   };
-  static constexpr Route kModel = {kModelPrefix, "GET", &Frontend::model, false};
+  static constexpr Route kModel = {kModelPrefix, "GET", &Frontend::model};
   for (const Route& route : kRoutes) {
     if (path == route.path) return &route;
   }
@@ -131,24 +131,76 @@ const Frontend::Route* Frontend::find_route(const std::string& path) {
 void Frontend::handle(Exchange exchange) {
   const net::HttpRequest& request = exchange->request();
   const Route* route = find_route(request.path);
+  Arrival arrival = arrive(request, route == nullptr ? Route{}.id_prefix : route->id_prefix);
+  if (auto response = refusal(route, request)) {
+    return finish(exchange, std::move(arrival), std::move(*response));
+  }
+  if (request.method == "POST" && request.body.size() > kLargeBodyBytes) {
+    return prepare_later(*route, exchange, std::move(arrival));
+  }
+  finish(exchange, std::move(arrival), prepare(*route, request));
+}
+
+std::optional<net::HttpResponse> Frontend::refusal(const Route* route,
+                                                   const net::HttpRequest& request) const {
   if (!(route != nullptr && route->open) && !authorized(request)) {
-    return respond_error(exchange, api::unauthorized(), {{"WWW-Authenticate", "Bearer"}});
+    return error_response(api::unauthorized(), {{"WWW-Authenticate", "Bearer"}});
   }
-  if (route == nullptr) {
-    return respond_error(exchange, api::route_not_found(request.method, request.path));
-  }
+  if (route == nullptr) return error_response(api::route_not_found(request.method, request.path));
   if (request.method != route->method) {
-    return respond_error(exchange,
-                         api::method_not_allowed(request.method, request.path, route->method),
-                         {{"Allow", route->method}});
+    return error_response(api::method_not_allowed(request.method, request.path, route->method),
+                          {{"Allow", route->method}});
   }
   if (request.method == "POST") {
     const std::string content_type = header(request, "content-type");
     if (media_type(content_type) != "application/json") {
-      return respond_error(exchange, api::unsupported_media_type(content_type));
+      return error_response(api::unsupported_media_type(content_type));
     }
   }
-  (this->*route->handler)(exchange);
+  return std::nullopt;
+}
+
+Frontend::Prepared Frontend::prepare(const Route& route, const net::HttpRequest& request) const {
+  try {
+    return (this->*route.handler)(request);
+  } catch (const std::exception& e) {
+    spdlog::error("{} {}: {}", route.method, route.path, e.what());
+    return error_response(
+        api::from_error({.code = ErrorCode::kInternal, .message = "the server failed"}));
+  }
+}
+
+void Frontend::prepare_later(const Route& route, const Exchange& exchange, Arrival arrival) {
+  const auto client = std::make_shared<Client>();
+  const uint64_t ticket =
+      worker_.add([this, &route, exchange, arrival = std::move(arrival), client]() mutable {
+        Prepared prepared = prepare(route, exchange->request());
+        // Under the lock, so that a server whose connections have all ended gets no more posts.
+        const std::lock_guard lock(client->mutex);
+        if (client->gone) return;
+        exchange->post([this, exchange, arrival = std::move(arrival), client,
+                        prepared = std::move(prepared)]() mutable {
+          if (!client->gone) finish(exchange, std::move(arrival), std::move(prepared));
+        });
+      });
+  exchange->on_close([this, client, ticket] {
+    {
+      const std::lock_guard lock(client->mutex);
+      client->gone = true;
+    }
+    worker_.drop(ticket);
+  });
+}
+
+void Frontend::finish(const Exchange& exchange, Arrival arrival, Prepared prepared) {
+  if (auto* response = std::get_if<net::HttpResponse>(&prepared)) {
+    response->headers["X-Request-Id"] = arrival.id;
+    return exchange->respond(std::move(*response));
+  }
+  auto& plan = std::get<GenerationPlan>(prepared);
+  arrival.first_id = next_request_id_.fetch_add(plan.prompts.size());
+  arrival.seed = mix(options_.random_seed ^ mix(arrival.first_id));
+  Generation::start(services_, exchange, std::move(plan), std::move(arrival));
 }
 
 bool Frontend::authorized(const net::HttpRequest& request) const {
@@ -159,41 +211,33 @@ bool Frontend::authorized(const net::HttpRequest& request) const {
   return equal_in_constant_time(std::string_view(value).substr(kScheme.size()), options_.api_key);
 }
 
-void Frontend::completions(const Exchange& exchange) {
-  Arrival arrival = arrive(exchange->request(), "cmpl-");
-  auto request = api::parse_completion_request(exchange->request().body, limits_);
-  if (!request) return respond_error(exchange, request.error(), {{"X-Request-Id", arrival.id}});
+Frontend::Prepared Frontend::completions(const net::HttpRequest& http) const {
+  auto request = api::parse_completion_request(http.body, limits_);
+  if (!request) return error_response(request.error());
   if (auto ok = check_model(request->params.model, options_.card); !ok) {
-    return respond_error(exchange, ok.error(), {{"X-Request-Id", arrival.id}});
+    return error_response(ok.error());
   }
   auto plan = plan_completion(std::move(*request), *options_.codec, options_.card);
-  if (!plan) return respond_error(exchange, plan.error(), {{"X-Request-Id", arrival.id}});
-  submit(exchange, std::move(*plan), std::move(arrival));
+  if (!plan) return error_response(plan.error());
+  return std::move(*plan);
 }
 
-void Frontend::chat(const Exchange& exchange) {
-  Arrival arrival = arrive(exchange->request(), "chatcmpl-");
-  auto request = api::parse_chat_request(exchange->request().body, limits_);
-  if (!request) return respond_error(exchange, request.error(), {{"X-Request-Id", arrival.id}});
+Frontend::Prepared Frontend::chat(const net::HttpRequest& http) const {
+  auto request = api::parse_chat_request(http.body, limits_);
+  if (!request) return error_response(request.error());
   if (auto ok = check_model(request->params.model, options_.card); !ok) {
-    return respond_error(exchange, ok.error(), {{"X-Request-Id", arrival.id}});
+    return error_response(ok.error());
   }
   auto plan = plan_chat(std::move(*request), *options_.codec, options_.card);
-  if (!plan) return respond_error(exchange, plan.error(), {{"X-Request-Id", arrival.id}});
-  submit(exchange, std::move(*plan), std::move(arrival));
+  if (!plan) return error_response(plan.error());
+  return std::move(*plan);
 }
 
-void Frontend::submit(const Exchange& exchange, GenerationPlan plan, Arrival arrival) {
-  arrival.first_id = next_request_id_.fetch_add(plan.prompts.size());
-  arrival.seed = mix(options_.random_seed ^ mix(arrival.first_id));
-  Generation::start(services_, exchange, std::move(plan), std::move(arrival));
-}
-
-Arrival Frontend::arrive(const net::HttpRequest& request, const char* prefix) {
+Arrival Frontend::arrive(const net::HttpRequest& request, const char* id_prefix) {
   Arrival out;
   out.arrival_ns = clock_.now_ns();
   out.created_s = options_.unix_seconds();
-  out.id = next_id(prefix);
+  out.id = next_id(id_prefix);
   out.label = printable(header(request, "x-request-id"));
   return out;
 }
@@ -203,7 +247,7 @@ std::string Frontend::next_id(const char* prefix) {
                      n_requests_.fetch_add(1));
 }
 
-void Frontend::models(const Exchange& exchange) {
+Frontend::Prepared Frontend::models(const net::HttpRequest& /*http*/) const {
   const ModelCard& card = options_.card;
   std::vector<api::ModelEntry> entries;
   for (const std::string& name : card.names) {
@@ -212,79 +256,79 @@ void Frontend::models(const Exchange& exchange) {
                        .max_model_len = card.max_model_len,
                        .root = card.names.front()});
   }
-  respond_json(exchange, api::model_list_body(entries));
+  return json_response(api::model_list_body(entries));
 }
 
-void Frontend::model(const Exchange& exchange) {
+Frontend::Prepared Frontend::model(const net::HttpRequest& http) const {
   const ModelCard& card = options_.card;
-  const std::string name = exchange->request().path.substr(std::string_view(kModelPrefix).size());
+  const std::string name = http.path.substr(std::string_view(kModelPrefix).size());
   if (!card.has_name(name)) {
-    return respond_error(exchange, api::model_not_found(name, card.names.front()));
+    return error_response(api::model_not_found(name, card.names.front()));
   }
-  respond_json(exchange, api::model_body({.id = name,
-                                          .created_s = card.created_s,
-                                          .max_model_len = card.max_model_len,
-                                          .root = card.names.front()}));
+  return json_response(api::model_body({.id = name,
+                                        .created_s = card.created_s,
+                                        .max_model_len = card.max_model_len,
+                                        .root = card.names.front()}));
 }
 
-void Frontend::tokenize(const Exchange& exchange) {
-  auto request = api::parse_tokenize_request(exchange->request().body, limits_);
-  if (!request) return respond_error(exchange, request.error());
+Frontend::Prepared Frontend::tokenize(const net::HttpRequest& http) const {
+  auto request = api::parse_tokenize_request(http.body, limits_);
+  if (!request) return error_response(request.error());
   if (auto ok = check_model(request->model, options_.card); !ok) {
-    return respond_error(exchange, ok.error());
+    return error_response(ok.error());
   }
   std::string text;
   if (const auto* chat = std::get_if<api::ChatPrompt>(&request->input)) {
     auto rendered = render_chat(*chat, *options_.codec);
-    if (!rendered) return respond_error(exchange, rendered.error());
+    if (!rendered) return error_response(rendered.error());
     text = std::move(*rendered);
   } else {
     text = std::move(std::get<std::string>(request->input));
   }
   const auto tokens = options_.codec->encode(text, request->add_special_tokens);
-  if (!tokens) return respond_error(exchange, api::from_error(tokens.error()));
+  if (!tokens) return error_response(api::from_error(tokens.error()));
   api::TokenizeResult result{
       .max_model_len = options_.card.max_model_len, .tokens = *tokens, .token_strs = std::nullopt};
   if (request->return_token_strs) {
     result.token_strs.emplace();
     for (const TokenId id : *tokens) result.token_strs->push_back(options_.codec->spelling(id));
   }
-  respond_json(exchange, api::tokenize_body(result));
+  return json_response(api::tokenize_body(result));
 }
 
-void Frontend::detokenize(const Exchange& exchange) {
-  const auto request = api::parse_detokenize_request(exchange->request().body, limits_);
-  if (!request) return respond_error(exchange, request.error());
+Frontend::Prepared Frontend::detokenize(const net::HttpRequest& http) const {
+  const auto request = api::parse_detokenize_request(http.body, limits_);
+  if (!request) return error_response(request.error());
   if (auto ok = check_model(request->model, options_.card); !ok) {
-    return respond_error(exchange, ok.error());
+    return error_response(ok.error());
   }
-  respond_json(exchange, api::detokenize_body(options_.codec->decode(
-                             request->tokens, {.skip_special = false, .at_start = true})));
+  return json_response(api::detokenize_body(
+      options_.codec->decode(request->tokens, {.skip_special = false, .at_start = true})));
 }
 
-void Frontend::health(const Exchange& exchange) {
+Frontend::Prepared Frontend::health(const net::HttpRequest& /*http*/) const {
   const BackendHealth state = backend_.health();
-  if (state.alive) return respond_json(exchange, api::status_body("ok"));
-  respond_error(exchange, api::from_error({.code = ErrorCode::kUnavailable,
-                                           .message = "not healthy: " + state.reason}));
+  if (state.alive) return json_response(api::status_body("ok"));
+  return error_response(api::from_error(
+      {.code = ErrorCode::kUnavailable, .message = "not healthy: " + state.reason}));
 }
 
-void Frontend::ready(const Exchange& exchange) {
+Frontend::Prepared Frontend::ready(const net::HttpRequest& /*http*/) const {
   const BackendHealth state = backend_.health();
-  if (state.alive && state.ready) return respond_json(exchange, api::status_body("ready"));
-  respond_error(exchange, api::from_error({.code = ErrorCode::kUnavailable,
-                                           .message = "not ready: " + state.reason}));
+  if (state.alive && state.ready) return json_response(api::status_body("ready"));
+  return error_response(
+      api::from_error({.code = ErrorCode::kUnavailable, .message = "not ready: " + state.reason}));
 }
 
-void Frontend::metrics(const Exchange& exchange) {
-  exchange->respond({.status = 200,
-                     .content_type = "text/plain; version=0.0.4; charset=utf-8",
-                     .headers = {},
-                     .body = registry_.text()});
+Frontend::Prepared Frontend::metrics(const net::HttpRequest& /*http*/) const {
+  return net::HttpResponse{.status = 200,
+                           .content_type = "text/plain; version=0.0.4; charset=utf-8",
+                           .headers = {},
+                           .body = registry_.text()};
 }
 
-void Frontend::version(const Exchange& exchange) {
-  respond_json(exchange, options_.version_json());
+Frontend::Prepared Frontend::version(const net::HttpRequest& /*http*/) const {
+  return json_response(options_.version_json());
 }
 
 }  // namespace baton::frontend

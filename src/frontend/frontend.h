@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <variant>
 
 #include "api/error.h"
 #include "api/request.h"
@@ -17,6 +19,7 @@
 #include "frontend/model_card.h"
 #include "frontend/request_metrics.h"
 #include "frontend/text_codec.h"
+#include "frontend/worker.h"
 #include "net/http.h"
 
 namespace baton::frontend {
@@ -37,9 +40,14 @@ struct FrontendDeps {
   const Clock& clock;
 };
 
-/// Thread-safe. Outlives every exchange it was given and every sink the backend holds.
+/// Thread-safe. Outlives every exchange it was given and every sink the backend holds. Its
+/// destructor waits for the big request being prepared, if there is one.
 class Frontend {
  public:
+  /// A longer body is parsed, rendered and tokenised on the frontend's own thread, as that would
+  /// keep an I/O thread, and with it other connections, waiting for milliseconds to seconds.
+  static constexpr size_t kLargeBodyBytes = size_t{64} << 10;
+
   /// kInvalidArgument if the card or the codec is incomplete.
   [[nodiscard]] static Result<std::unique_ptr<Frontend>> create(FrontendOptions options,
                                                                 const FrontendDeps& deps);
@@ -48,33 +56,46 @@ class Frontend {
   void handle(std::shared_ptr<net::HttpExchange> exchange);
 
  private:
-  using Handler = void (Frontend::*)(const std::shared_ptr<net::HttpExchange>&);
+  /// What a request comes to before any backend hears of it: an answer, or what to generate.
+  using Prepared = std::variant<net::HttpResponse, GenerationPlan>;
+  /// Pure work, on whatever thread.
+  using Handler = Prepared (Frontend::*)(const net::HttpRequest&) const;
   /// A path and what may be done with it.
   struct Route {
     const char* path;
     const char* method;
     Handler handler;
-    bool open;  ///< needs no key
+    const char* id_prefix = "req-";
+    bool open = false;  ///< needs no key
   };
 
   Frontend(FrontendOptions options, const FrontendDeps& deps);
   static const Route* find_route(const std::string& path);
   [[nodiscard]] bool authorized(const net::HttpRequest& request) const;
-  void completions(const std::shared_ptr<net::HttpExchange>& exchange);
-  void chat(const std::shared_ptr<net::HttpExchange>& exchange);
-  void models(const std::shared_ptr<net::HttpExchange>& exchange);
-  void model(const std::shared_ptr<net::HttpExchange>& exchange);
-  void tokenize(const std::shared_ptr<net::HttpExchange>& exchange);
-  void detokenize(const std::shared_ptr<net::HttpExchange>& exchange);
-  void health(const std::shared_ptr<net::HttpExchange>& exchange);
-  void ready(const std::shared_ptr<net::HttpExchange>& exchange);
-  void metrics(const std::shared_ptr<net::HttpExchange>& exchange);
-  void version(const std::shared_ptr<net::HttpExchange>& exchange);
+  /// What is wrong with the request before its body is looked at; `route` may be null.
+  [[nodiscard]] std::optional<net::HttpResponse> refusal(const Route* route,
+                                                         const net::HttpRequest& request) const;
+  Prepared completions(const net::HttpRequest& request) const;
+  Prepared chat(const net::HttpRequest& request) const;
+  Prepared models(const net::HttpRequest& request) const;
+  Prepared model(const net::HttpRequest& request) const;
+  Prepared tokenize(const net::HttpRequest& request) const;
+  Prepared detokenize(const net::HttpRequest& request) const;
+  Prepared health(const net::HttpRequest& request) const;
+  Prepared ready(const net::HttpRequest& request) const;
+  Prepared metrics(const net::HttpRequest& request) const;
+  Prepared version(const net::HttpRequest& request) const;
 
-  /// Stamps a request; its RequestIds and seed are given by submit().
-  [[nodiscard]] Arrival arrive(const net::HttpRequest& request, const char* prefix);
-  void submit(const std::shared_ptr<net::HttpExchange>& exchange, GenerationPlan plan,
-              Arrival arrival);
+  /// Stamps a request; its RequestIds and seed are given by finish().
+  [[nodiscard]] Arrival arrive(const net::HttpRequest& request, const char* id_prefix);
+  /// Runs the route's handler; an exception (out of memory, say) becomes a 500.
+  [[nodiscard]] Prepared prepare(const Route& route, const net::HttpRequest& request) const;
+  /// The same on the worker, then finish() on the exchange's strand.
+  void prepare_later(const Route& route, const std::shared_ptr<net::HttpExchange>& exchange,
+                     Arrival arrival);
+  /// Answers, or starts the generation. On the exchange's strand.
+  void finish(const std::shared_ptr<net::HttpExchange>& exchange, Arrival arrival,
+              Prepared prepared);
   [[nodiscard]] std::string next_id(const char* prefix);
 
   FrontendOptions options_;
@@ -86,6 +107,7 @@ class Frontend {
   Services services_;
   std::atomic<uint64_t> n_requests_{0};       ///< for the ids clients see
   std::atomic<uint64_t> next_request_id_{1};  ///< for RequestId
+  Worker worker_;                             ///< last: its tasks use all the others
 };
 
 }  // namespace baton::frontend

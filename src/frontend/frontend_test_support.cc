@@ -24,6 +24,15 @@ void FakeExchange::start_stream(net::HttpResponse head) {
 void FakeExchange::post(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
   tasks_.push_back(std::move(task));
+  posted_.notify_all();
+}
+
+void FakeExchange::wait_and_run_posted() {
+  {
+    std::unique_lock lock(mutex_);
+    posted_.wait(lock, [this] { return !tasks_.empty(); });
+  }
+  run_posted();
 }
 
 void FakeExchange::run_posted() {
@@ -36,6 +45,12 @@ void FakeExchange::run_posted() {
     }
     task();
   }
+}
+
+void FakeExchange::drop_posted() {
+  std::deque<std::function<void()>> dropped;
+  const std::lock_guard lock(mutex_);
+  dropped.swap(tasks_);
 }
 
 bool FakeExchange::has_posted() {
@@ -163,6 +178,7 @@ constexpr const char* kSpecialNames[] = {"<s>", "</s>", "<x>"};
 }  // namespace
 
 Result<std::vector<TokenId>> ByteCodec::encode(std::string_view text, bool add_special) const {
+  if (before_encode) before_encode(text);
   std::vector<TokenId> out;
   if (add_special) out.push_back(kBos);
   while (!text.empty()) {
@@ -208,7 +224,7 @@ Fixture::Fixture(const std::string& api_key, int max_model_len) {
                   .eos_ids = {ByteCodec::kEos},
                   .fingerprint = "fp_test",
                   .created_s = 77};
-  options.codec = std::make_shared<ByteCodec>();
+  options.codec = codec;
   options.api_key = api_key;
   options.version_json = [] { return std::string(R"({"version":"0"})"); };
   options.random_seed = 42;

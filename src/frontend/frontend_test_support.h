@@ -2,6 +2,7 @@
 // hand, a codec of bytes.
 #pragma once
 
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,8 +38,11 @@ class FakeExchange final : public net::HttpExchange {
 
   /// Runs what was posted, and what that posts.
   void run_posted();
-  /// Waits until something is posted, then runs it (for tests with threads).
   bool has_posted();
+  /// Waits until something is posted, then runs it (for what works on other threads).
+  void wait_and_run_posted();
+  /// Forgets what was posted, as a server that stops does.
+  void drop_posted();
   /// The client goes away.
   void close();
 
@@ -55,6 +60,7 @@ class FakeExchange final : public net::HttpExchange {
  private:
   net::HttpRequest request_;
   std::mutex mutex_;
+  std::condition_variable posted_;
   std::deque<std::function<void()>> tasks_;
   std::function<void()> close_callback_;
 };
@@ -100,6 +106,8 @@ class ByteCodec final : public TextCodec {
   size_t max_piece_bytes() const override { return 4; }
   /// "role:content\n" for each message, then "assistant:". "refuse" as content is an error.
   Result<std::string> render(const api::ChatPrompt& prompt) const override;
+
+  std::function<void(std::string_view)> before_encode;  ///< called by encode; may block or throw
 };
 
 class TestClock final : public Clock {
@@ -119,6 +127,7 @@ struct Fixture {
 
   TestClock clock;
   FakeBackend backend;
+  std::shared_ptr<ByteCodec> codec = std::make_shared<ByteCodec>();
   MetricsRegistry registry{{{"model_name", "tiny"}}};
   std::unique_ptr<Frontend> frontend;
 };

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
 
 #include "frontend/frontend_test_support.h"
 
@@ -133,6 +135,46 @@ TEST(Routes, KeyGuardsAllButProbes) {
   }
   EXPECT_EQ(fixture.send(with_key("/v1/models", "Bearer secret"))->response->status, 200);
   EXPECT_EQ(fixture.send(with_key("/v1/models", "bearer secret"))->response->status, 200);
+}
+
+TEST(Routes, EveryAnswerHasARequestIdOfItsOwn) {
+  Fixture fixture("secret");
+  const std::string key = "Bearer secret";
+  std::set<std::string> ids;
+  int n_answers = 0;
+  const auto check = [&](net::HttpRequest request, int status) {
+    SCOPED_TRACE(request.method + " " + request.path);
+    const auto exchange = fixture.send(std::move(request));
+    ASSERT_TRUE(exchange->response.has_value());
+    EXPECT_EQ(exchange->response->status, status);
+    ASSERT_TRUE(exchange->response->headers.contains("X-Request-Id"));
+    const std::string id = exchange->response->headers.at("X-Request-Id");
+    EXPECT_EQ(id.find("mine"), id.npos);
+    ids.insert(id);
+    ++n_answers;
+  };
+  for (const char* path :
+       {"/v1/models", "/v1/models/tiny", "/health", "/ready", "/metrics", "/version"}) {
+    net::HttpRequest request = with_key(path, key);
+    request.headers["x-request-id"] = "mine";
+    check(request, 200);
+  }
+  check(with_key("/v1/models", "Bearer wrong"), 401);
+  check(with_key("/nothing", key), 404);
+  check(with_key("/v1/models/other", key), 404);
+  check(with_key("/tokenize", key), 405);
+  for (const auto& [path, body, status] : {std::tuple{"/tokenize", R"({"prompt":"a"})", 200},
+                                           {"/detokenize", R"({"tokens":[97]})", 200},
+                                           {"/tokenize", "{}", 400},
+                                           {"/v1/completions", "{}", 400}}) {
+    net::HttpRequest request = with_key(path, key);
+    request.method = "POST";
+    request.body = body;
+    check(request, 415);
+    request.headers["content-type"] = "application/json";
+    check(request, status);
+  }
+  EXPECT_EQ(ids.size(), static_cast<size_t>(n_answers)) << "an id was given twice";
 }
 
 TEST(Routes, ContentTypeWithCharsetIsFine) {
