@@ -96,6 +96,24 @@ inline VocabData test_spm() {
   return data;
 }
 
+/// test_spm, then user-defined runs of 2 to kLongestTestRun spaces, spelled with spaces or U+2581,
+/// of the worst score: as Gemma's vocabularies have them.
+inline constexpr size_t kLongestTestRun = 31;
+inline VocabData test_spm_runs() {
+  VocabData data = test_spm();
+  for (std::string& token : data.tokens) {
+    if (token.starts_with("▁▁")) token = "<was a run>" + token;
+  }
+  std::string marks(kSpaceMark);
+  for (size_t n = 2; n <= kLongestTestRun; ++n) {
+    marks += kSpaceMark;
+    data.tokens.push_back(n % 2 == 0 ? std::string(n, ' ') : marks);
+    data.types.push_back(TokenType::kUserDefined);
+    data.scores.push_back(-5000);
+  }
+  return data;
+}
+
 /// test_byte_bpe's words over characters, with byte tokens.
 inline VocabData test_char_bpe() {
   VocabData data = test_spm();

@@ -113,6 +113,35 @@ TEST(Tokenizer, WordsAreCutAtSpacesOnlyWhereNoTokenCrosses) {
   EXPECT_EQ(spelled(*make(data), "the in"), "th|e▁i|n");
 }
 
+TEST(Tokenizer, UserDefinedRunsOfSpacesAreMergedNotMatched) {
+  VocabData data = test_spm_runs();
+  data.add_space_prefix = false;
+  const auto tokenizer = make(data);
+  const TokenId two = tokenizer->n_tokens() - 30;
+  const auto run = [&](size_t n) { return two + static_cast<TokenId>(n) - 2; };
+  const auto encode = [&](const std::string& text) {
+    return tokenizer->encode(text, {.add_special = false});
+  };
+  EXPECT_EQ(encode(std::string(31, ' ')), Ids{run(31)});
+  EXPECT_EQ(encode(std::string(33, ' ')), (Ids{run(16), run(17)}));
+  // Before "▁the" and its like, whatever their scores; U+2581 in the text is a space too.
+  const TokenId the = tokenizer->find_token("the");
+  EXPECT_EQ(encode("the   the"), (Ids{the, run(3), the}));
+  EXPECT_EQ(encode("▁ the"), (Ids{run(2), the}));
+  EXPECT_EQ(encode(" the"), Ids{tokenizer->find_token("▁the")});
+  for (const size_t n : {2U, 3U}) {
+    EXPECT_EQ(tokenizer->token_bytes(run(n)), std::string(n, ' '));
+    EXPECT_FALSE(tokenizer->is_special(run(n)));
+  }
+  // Elsewhere they match from the left, the longest first.
+  VocabData bytes = test_byte_bpe();
+  for (size_t n = 2; n <= 5; ++n) {
+    bytes.tokens.push_back(std::string(n, ' '));
+    bytes.types.push_back(TokenType::kUserDefined);
+  }
+  EXPECT_EQ(spelled(*make(bytes), std::string(7, ' ')), "     |  ");
+}
+
 TEST(Tokenizer, TokensAsTextAndBytes) {
   const auto tokenizer = make(test_byte_bpe());
   EXPECT_EQ(tokenizer->token_bytes(4 + 0xC3), "\xC3");

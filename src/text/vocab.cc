@@ -91,6 +91,7 @@ Result<Vocab> Vocab::create(VocabData data) {
   vocab.data_ = std::move(data);
   if (Status checked = vocab.check(); !checked) return tl::unexpected(checked.error());
   vocab.find_types();
+  vocab.find_space_runs();
   vocab.find_end_ids();
   vocab.index();
   return vocab;
@@ -149,6 +150,21 @@ void Vocab::find_types() {
     if (name == "</s>" ? has_bos : is_one_of(name, kEndNames) || is_one_of(name, kControlNames)) {
       types_[i] = TokenType::kControl;
     }
+  }
+}
+
+void Vocab::find_space_runs() {
+  if (data_.model != VocabModel::kSpm) return;
+  for (TokenId id = 0; id < size(); ++id) {
+    if (type(id) != TokenType::kUserDefined) continue;
+    std::string& spelled = data_.tokens[static_cast<size_t>(id)];
+    // Converters write the spaces themselves, SentencePiece their marks.
+    const std::string spaces = without_space_marks(spelled);
+    if (spaces.empty() || spaces.find_first_not_of(' ') != std::string::npos) continue;
+    spelled.clear();
+    for (size_t i = 0; i < spaces.size(); ++i) spelled += kSpaceMark;
+    types_[static_cast<size_t>(id)] = TokenType::kNormal;
+    space_runs_.push_back(id);
   }
 }
 

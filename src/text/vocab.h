@@ -43,6 +43,10 @@ class Vocab {
 
   /// What merging works on (bytes for kByteBpe, else the spelling) → id, or StringTable::kAbsent.
   [[nodiscard]] const StringTable& symbols() const { return symbols_; }
+  /// kSpm: the user-defined tokens that are runs of spaces, ascending. As with Hugging Face they
+  /// are pieces that merging makes, normal tokens here, but it makes them before all others and in
+  /// this order: 33 spaces become 16 and 17 of them, even if a token of 31 is the longest.
+  [[nodiscard]] const std::vector<TokenId>& space_runs() const { return space_runs_; }
   /// Appends the tokens for bytes that no symbol covers: byte tokens, else the unknown token, else
   /// nothing.
   void append_bytes(std::string_view bytes, std::vector<TokenId>& out) const;
@@ -63,6 +67,7 @@ class Vocab {
   Vocab() = default;
   Status check() const;
   void find_types();
+  void find_space_runs();
   void find_end_ids();
   void index_symbols();
   void index();
@@ -71,7 +76,8 @@ class Vocab {
   VocabData data_;
   std::vector<TokenType> types_;  ///< [n_tokens]; data_.types with what names tell
   std::string bytes_;             ///< of all tokens, one after another
-  std::vector<size_t> offsets_;   ///< [n_tokens + 1] into bytes_
+  std::vector<TokenId> space_runs_;
+  std::vector<size_t> offsets_;  ///< [n_tokens + 1] into bytes_
   size_t max_token_bytes_ = 0;
   StringTable symbols_;
   std::array<TokenId, 256> byte_ids_{};  ///< token of each byte, or -1

@@ -17,7 +17,8 @@ enum class TokenType : uint8_t {
   kUnknown = 2,
   kControl =
       3,  ///< structure, never text: matched in the input only when special tokens are parsed
-  kUserDefined = 4,  ///< text that always matches whole, before all merging
+  kUserDefined = 4,  ///< text that always matches whole, before all merging (but for runs of spaces
+                     ///< in kSpm, see Vocab::space_runs())
   kUnused = 5,
   kByte = 6,  ///< "<0xNN>": one byte
 };

@@ -98,10 +98,14 @@ SpmEncoder::SpmEncoder(const Vocab& vocab) : vocab_(vocab) {
   std::vector<float> scores = vocab.data().scores;
   std::sort(scores.begin(), scores.end(), std::greater<>());
   scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
+  const size_t n_runs = vocab.space_runs().size();
   ranks_.reserve(vocab.data().scores.size());
   for (const float score : vocab.data().scores) {
     const auto at = std::lower_bound(scores.begin(), scores.end(), score, std::greater<>());
-    ranks_.push_back(static_cast<uint32_t>(at - scores.begin()));
+    ranks_.push_back(static_cast<uint32_t>(n_runs + static_cast<size_t>(at - scores.begin())));
+  }
+  for (size_t i = 0; i < n_runs; ++i) {
+    ranks_[static_cast<size_t>(vocab.space_runs()[i])] = static_cast<uint32_t>(i);
   }
   for (const std::string& token : vocab.data().tokens) {
     max_symbol_bytes_ = std::max(max_symbol_bytes_, token.size());

@@ -45,7 +45,8 @@ class BpeEncoder final : public WordEncoder {
   std::array<int32_t, 256> byte_symbols_{};  ///< kByteBpe: symbol of each byte, or -1
 };
 
-/// SentencePiece's BPE: of all neighbours that together are a token, join those of the best score.
+/// SentencePiece's BPE: of all neighbours that together are a token, join those of the best score,
+/// but runs of spaces (Vocab::space_runs()) before all others.
 class SpmEncoder final : public WordEncoder {
  public:
   /// `vocab` must outlive the encoder.
@@ -55,7 +56,7 @@ class SpmEncoder final : public WordEncoder {
 
  private:
   const Vocab& vocab_;
-  std::vector<uint32_t> ranks_;  ///< [n_tokens]: place of the token's score among all, best first
+  std::vector<uint32_t> ranks_;  ///< [n_tokens]: place of each token, first to be made first
   size_t max_symbol_bytes_ = 0;  ///< no token is longer
 };
 

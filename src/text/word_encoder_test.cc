@@ -145,6 +145,24 @@ TEST(SpmEncoder, MergesAsTheDefinitionSays) {
   }
 }
 
+TEST(SpmEncoder, MakesUserDefinedRunsOfSpacesFirstInTheOrderOfTheirIds) {
+  const VocabData data = test_spm_runs();
+  const auto vocab = Vocab::create(data);
+  ASSERT_TRUE(vocab);
+  const SpmEncoder encoder(*vocab);
+  for (size_t n = 1; n <= 200; ++n) {
+    std::string word;
+    for (size_t i = 0; i < n; ++i) word += kSpaceMark;
+    const Parts expected =
+        merge_naively(test_letters(word, false), [](const auto& left, const auto& right) {
+          const size_t n_spaces = (left.size() + right.size()) / kSpaceMark.size();
+          return n_spaces <= kLongestTestRun ? n_spaces : SIZE_MAX;
+        });
+    EXPECT_EQ(expected.size(), n <= kLongestTestRun ? 1 : n / 16) << n;
+    EXPECT_EQ(spell(encoder, *vocab, word), expected) << n;
+  }
+}
+
 TEST(SpmEncoder, WithoutByteTokensTheUnknownTokenStandsOnceForACharacter) {
   VocabData data;
   data.model = VocabModel::kSpm;
