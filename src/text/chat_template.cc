@@ -39,6 +39,18 @@ Status mark_end(Json& message) {
   return {};
 }
 
+/// A message that may quote the template, as one line that is not long and does no harm to a
+/// terminal.
+std::string printable(std::string_view message) {
+  constexpr size_t kMaxShown = 200;
+  std::string out;
+  for (const char c : message.substr(0, kMaxShown)) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x20 || byte >= 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return out + (message.size() > kMaxShown ? "…" : "");
+}
+
 Result<std::string> cut_at_mark(std::string text) {
   const std::string_view bare = kMark.substr(0, kMark.size() - 1);
   const size_t at = text.rfind(bare);
@@ -95,7 +107,7 @@ ChatTemplate::ChatTemplate(jinja::Template parsed, std::string bos_token, std::s
 Result<ChatTemplate> ChatTemplate::create(std::string_view source, std::string bos_token,
                                           std::string eos_token) {
   auto parsed = jinja::Template::parse(source);
-  if (!parsed) return tl::unexpected(parsed.error());
+  if (!parsed) return fail(ErrorCode::kCorrupt, "{}", printable(parsed.error().message));
   return ChatTemplate(std::move(*parsed), std::move(bos_token), std::move(eos_token));
 }
 

@@ -32,7 +32,7 @@ struct ChatInput {
 /// Parsed once; cheap to copy. Immutable: render() may be called by many threads at once.
 class ChatTemplate {
  public:
-  /// Errors as of jinja::Template::parse. A model without a template has
+  /// kCorrupt for what jinja::Template::parse refuses. A model without a template has
   /// no ChatTemplate; there is no default one, since a wrong one only looks as if it worked.
   [[nodiscard]] static Result<ChatTemplate> create(std::string_view source, std::string bos_token,
                                                    std::string eos_token);

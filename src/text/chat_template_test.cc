@@ -133,7 +133,19 @@ TEST(ChatTemplate, ErrorsAreTheClients) {
   EXPECT_EQ(
       make("x").render(input).error().message,
       "'chat_template_kwargs': number 18446744073709551615 does not fit a signed 64-bit integer");
-  EXPECT_FALSE(ChatTemplate::create("{% if %}", "", ""));
+}
+
+TEST(ChatTemplate, ATemplateThatCanNotBeParsedIsTheFiles) {
+  const std::string long_name(5000, 'x');
+  for (const std::string& source :
+       {std::string("{% if %}"), std::string("\xFF"), "{{ a|" + long_name + " }}",
+        std::string("{{ \x1B[31m }}"), std::string(4 << 20, ' ')}) {
+    const auto made = ChatTemplate::create(source, "", "");
+    ASSERT_FALSE(made) << source.substr(0, 20);
+    EXPECT_EQ(made.error().code, ErrorCode::kCorrupt);
+    EXPECT_LT(made.error().message.size(), 300U);
+    for (const char c : made.error().message) EXPECT_GE(static_cast<unsigned char>(c), 0x20);
+  }
 }
 
 TEST(ChatTemplate, RendersOnManyThreads) {

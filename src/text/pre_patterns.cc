@@ -4,6 +4,7 @@
 // by letter instead of (?i:…), which would fold U+017F to s.
 #include <string_view>
 
+#include "format/gguf.h"
 #include "text/pre_tokenizer.h"
 
 namespace baton::text {
@@ -150,7 +151,8 @@ Result<PreRule> find_pre_rule(std::string_view pre) {
       if (!name.empty()) known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
     }
   }
-  return fail(ErrorCode::kUnsupported, "pre-tokeniser '{}' is not known; known are {}", pre, known);
+  return fail(ErrorCode::kUnsupported, "tokenizer.ggml.pre is {}; known are {}",
+              format::quoted(pre), known);
 }
 
 }  // namespace baton::text

@@ -254,16 +254,16 @@ TEST(Tokenizer, ThreadsShareOneTokenizer) {
 TEST(Tokenizer, RefusesVocabulariesThatCanNotBeRight) {
   using Change = void (*)(VocabData&);
   const std::pair<const char*, Change> changes[] = {
-      {"no tokens", [](VocabData& d) { d.tokens.clear(); }},
-      {"token types", [](VocabData& d) { d.types.pop_back(); }},
-      {"scores", [](VocabData& d) { d.scores.pop_back(); }},
-      {"score of token 5", [](VocabData& d) { d.scores[5] = NAN; }},
-      {"BOS is token -1", [](VocabData& d) { d.bos_id = -1; }},
-      {"EOS", [](VocabData& d) { d.eos_id = 1'000'000; }},
-      {"unknown token", [](VocabData& d) { d.unk_id = -7; }},
-      {"special token", [](VocabData& d) { d.end_ids = {99'999}; }},
-      {"special token", [](VocabData& d) { d.strips_left = {-1}; }},
-      {"special token", [](VocabData& d) { d.strips_right = {-1}; }},
+      {"tokenizer.ggml.tokens", [](VocabData& d) { d.tokens.clear(); }},
+      {"tokenizer.ggml.token_type", [](VocabData& d) { d.types.pop_back(); }},
+      {"tokenizer.ggml.scores has", [](VocabData& d) { d.scores.pop_back(); }},
+      {"tokenizer.ggml.scores[5]", [](VocabData& d) { d.scores[5] = NAN; }},
+      {"tokenizer.ggml.bos_token_id is -1", [](VocabData& d) { d.bos_id = -1; }},
+      {"tokenizer.ggml.eos_token_id", [](VocabData& d) { d.eos_id = 1'000'000; }},
+      {"tokenizer.ggml.unknown_token_id", [](VocabData& d) { d.unk_id = -7; }},
+      {"tokenizer.ggml.eot_token_id", [](VocabData& d) { d.end_ids = {99'999}; }},
+      {"swallows", [](VocabData& d) { d.strips_left = {-1}; }},
+      {"swallows", [](VocabData& d) { d.strips_right = {-1}; }},
   };
   for (const auto& [message, change] : changes) {
     VocabData data = test_spm();
@@ -275,10 +275,13 @@ TEST(Tokenizer, RefusesVocabulariesThatCanNotBeRight) {
         << tokenizer.error().message;
   }
   VocabData data = test_byte_bpe();
-  data.pre = "unheard-of";
+  data.pre = "unheard-of\n" + std::string(1000, 'x');
   const auto tokenizer = Tokenizer::create(std::move(data));
   ASSERT_FALSE(tokenizer);
   EXPECT_EQ(tokenizer.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(tokenizer.error().message.find("tokenizer.ggml.pre is 'unheard-of\\x0a"),
+            std::string::npos);
+  EXPECT_EQ(tokenizer.error().message.find(std::string(100, 'x')), std::string::npos);
 }
 
 TEST(Tokenizer, OddVocabulariesDoNoHarm) {

@@ -100,36 +100,48 @@ Result<Vocab> Vocab::create(VocabData data) {
 Status Vocab::check() const {
   constexpr size_t kMaxTokens = 1U << 24;
   const size_t n = data_.tokens.size();
-  if (n == 0) return fail(ErrorCode::kCorrupt, "vocabulary: it has no tokens");
+  if (n == 0)
+    return fail(ErrorCode::kCorrupt,
+                "tokenizer.ggml.tokens is empty, but at least one token is needed");
   if (n > kMaxTokens) {
-    return fail(ErrorCode::kCorrupt, "vocabulary: {} tokens, more than {}", n, kMaxTokens);
+    return fail(ErrorCode::kCorrupt, "tokenizer.ggml.tokens has {} entries, more than {}", n,
+                kMaxTokens);
   }
   if (!data_.types.empty() && data_.types.size() != n) {
-    return fail(ErrorCode::kCorrupt, "vocabulary: {} tokens but {} token types", n,
-                data_.types.size());
+    return fail(ErrorCode::kCorrupt,
+                "tokenizer.ggml.token_type has {} entries, but there are {} tokens",
+                data_.types.size(), n);
   }
   if (data_.model == VocabModel::kSpm && data_.scores.size() != n) {
-    return fail(ErrorCode::kCorrupt, "vocabulary: {} tokens but {} scores", n, data_.scores.size());
+    return fail(ErrorCode::kCorrupt,
+                "tokenizer.ggml.scores has {} entries, but there are {} tokens",
+                data_.scores.size(), n);
   }
   for (size_t i = 0; i < data_.scores.size(); ++i) {
     if (std::isnan(data_.scores[i])) {
-      return fail(ErrorCode::kCorrupt, "vocabulary: the score of token {} is not a number", i);
+      return fail(ErrorCode::kCorrupt, "tokenizer.ggml.scores[{}] is not a number", i);
     }
   }
   const auto check_id = [n](std::string_view what, TokenId id) -> Status {
     if (id >= 0 && static_cast<size_t>(id) < n) return {};
-    return fail(ErrorCode::kCorrupt, "vocabulary: {} is token {}, but there are {} tokens", what,
-                id, n);
+    return fail(ErrorCode::kCorrupt, "{} is {}, but must be a token, from 0 to {}", what, id,
+                n - 1);
   };
   const std::pair<std::string_view, std::optional<TokenId>> single[] = {
-      {"BOS", data_.bos_id}, {"EOS", data_.eos_id}, {"the unknown token", data_.unk_id}};
+      {"tokenizer.ggml.bos_token_id", data_.bos_id},
+      {"tokenizer.ggml.eos_token_id", data_.eos_id},
+      {"tokenizer.ggml.unknown_token_id", data_.unk_id}};
   for (const auto& [what, id] : single) {
     if (!id) continue;
     if (Status checked = check_id(what, *id); !checked) return checked;
   }
-  for (const auto* ids : {&data_.end_ids, &data_.strips_left, &data_.strips_right}) {
+  const std::pair<std::string_view, const std::vector<TokenId>*> several[] = {
+      {"tokenizer.ggml.eot_token_id or eom_token_id", &data_.end_ids},
+      {"a token that swallows white space", &data_.strips_left},
+      {"a token that swallows white space", &data_.strips_right}};
+  for (const auto& [what, ids] : several) {
     for (const TokenId id : *ids) {
-      if (Status checked = check_id("a special token", id); !checked) return checked;
+      if (Status checked = check_id(what, id); !checked) return checked;
     }
   }
   return {};

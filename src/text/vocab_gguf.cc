@@ -49,7 +49,8 @@ Status read_model(const GgufMetadata& metadata, VocabData& data) {
     data.unk_id = 0;
   } else {
     return fail(ErrorCode::kUnsupported,
-                "tokenizer.ggml.model is '{}'; known are gpt2, llama and gemma4", *model);
+                "tokenizer.ggml.model is {}; known are gpt2, llama and gemma4",
+                format::quoted(*model));
   }
   return {};
 }

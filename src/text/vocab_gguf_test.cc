@@ -91,6 +91,8 @@ TEST(VocabGguf, NamesTheKeyThatIsWrong) {
       {"tokenizer.ggml.model", byte_bpe_file().remove("tokenizer.ggml.model")},
       {"'bert'",
        byte_bpe_file().remove("tokenizer.ggml.model").add("tokenizer.ggml.model", "bert")},
+      {"tokenizer.ggml.model is '\\x1b[31m'",
+       byte_bpe_file().remove("tokenizer.ggml.model").add("tokenizer.ggml.model", "\x1B[31m")},
       {"tokenizer.ggml.tokens", byte_bpe_file().remove("tokenizer.ggml.tokens")},
       {"tokenizer.ggml.merges", byte_bpe_file().remove("tokenizer.ggml.merges")},
       {"tokenizer.ggml.scores", spm_file().remove("tokenizer.ggml.scores")},

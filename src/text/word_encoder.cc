@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "format/gguf.h"
 #include "text/byte_alphabet.h"
 #include "text/utf8.h"
 
@@ -33,8 +34,8 @@ Result<std::unique_ptr<BpeEncoder>> BpeEncoder::create(const Vocab& vocab,
                                                        const std::vector<std::string>& merges) {
   constexpr size_t kMaxMerges = 1U << 26;
   if (merges.size() > kMaxMerges) {
-    return fail(ErrorCode::kCorrupt, "vocabulary: {} merges, more than {}", merges.size(),
-                kMaxMerges);
+    return fail(ErrorCode::kCorrupt, "tokenizer.ggml.merges has {} entries, more than {}",
+                merges.size(), kMaxMerges);
   }
   std::unique_ptr<BpeEncoder> encoder(new BpeEncoder(vocab));
   encoder->merges_.reset(merges.size());
@@ -43,7 +44,9 @@ Result<std::unique_ptr<BpeEncoder>> BpeEncoder::create(const Vocab& vocab,
     // A half may be a space itself, so the first character is never the separator.
     const size_t space = merges[i].empty() ? std::string::npos : merges[i].find(' ', 1);
     if (space == std::string::npos || space + 1 == merges[i].size()) {
-      return fail(ErrorCode::kCorrupt, "vocabulary: merge {} is not of the form 'left right'", i);
+      return fail(ErrorCode::kCorrupt,
+                  "tokenizer.ggml.merges[{}] is {}, not of the form 'left right'", i,
+                  format::quoted(merges[i]));
     }
     std::string left = merges[i].substr(0, space);
     std::string right = merges[i].substr(space + 1);

@@ -107,11 +107,12 @@ TEST(BpeEncoder, MergesThroughSymbolsThatTheVocabularyLacks) {
 TEST(BpeEncoder, RefusesMergesWithoutTwoHalves) {
   const auto vocab = Vocab::create(test_byte_bpe());
   ASSERT_TRUE(vocab);
-  for (const char* bad : {"", "a", "ab", "a ", " "}) {
+  for (const char* bad : {"", "a", "ab", "a ", " ", "\x1B[31m\n"}) {
     const auto encoder = BpeEncoder::create(*vocab, {"a b", bad});
     ASSERT_FALSE(encoder) << bad;
     EXPECT_EQ(encoder.error().code, ErrorCode::kCorrupt);
-    EXPECT_NE(encoder.error().message.find("merge 1"), std::string::npos);
+    EXPECT_NE(encoder.error().message.find("tokenizer.ggml.merges[1]"), std::string::npos);
+    EXPECT_EQ(encoder.error().message.find('\x1B'), std::string::npos);
   }
 }
 
