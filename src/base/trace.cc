@@ -8,13 +8,6 @@
 #include <cstring>
 
 namespace baton {
-namespace {
-
-// Small enough that a kill loses little, large enough that a step costs no system call.
-constexpr size_t kFlushBytes = 1 << 14;
-
-}  // namespace
-
 Result<std::unique_ptr<Trace>> Trace::open(const std::string& path, std::string_view process_name) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return fail(ErrorCode::kIo, "--trace {}: {}", path, std::strerror(errno));
@@ -48,12 +41,15 @@ void Trace::add(const TraceEvent& event) {
                    event.requests[i].value);
   }
   buffer_ += "]}}";
-  if (buffer_.size() >= kFlushBytes) write_locked();
+  write_locked();  // a few µs, and a kill loses nothing
 }
 
 void Trace::write_locked() {
+  if (failed_) return;
   // One write of whole events: with O_APPEND the events of several processes don't interleave.
-  [[maybe_unused]] const ssize_t n = ::write(fd_, buffer_.data(), buffer_.size());
+  const ssize_t n = ::write(fd_, buffer_.data(), buffer_.size());
+  if (n < 0 || static_cast<size_t>(n) != buffer_.size())
+    failed_ = true;  // a full disk: no half events
   buffer_.clear();
 }
 

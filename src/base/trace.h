@@ -43,6 +43,7 @@ class Trace {
   std::mutex mutex_;
   int fd_;
   std::string buffer_;
+  bool failed_ = false;  ///< a write went wrong: the rest is left out
 };
 
 }  // namespace baton

@@ -51,6 +51,8 @@ TEST(Flags, ServeNamesTheFlagAndTheValue) {
   EXPECT_NE(refused([](auto& f) { f.kv_dtype = "f16"; }).find("--kv-dtype 'f16'"),
             std::string::npos);
   EXPECT_NE(refused([](auto& f) { f.max_batch = 0; }).find("--max-batch 0"), std::string::npos);
+  EXPECT_NE(refused([](auto& f) { f.context = 1; }).find("--context 1"), std::string::npos);
+  EXPECT_NE(refused([](auto& f) { f.api_key_given = true; }).find("--api-key"), std::string::npos);
   EXPECT_NE(refused([](auto& f) { f.cpus = "5000"; }).find("--cpus"), std::string::npos);
   EXPECT_NE(refused([](auto& f) { f.remote_prefill_min_tokens = "x"; }).find("'x'"),
             std::string::npos);

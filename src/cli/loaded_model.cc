@@ -12,16 +12,35 @@ Result<std::shared_ptr<const format::GgufFile>> open_model(const std::string& pa
   return std::make_shared<const format::GgufFile>(std::move(*file));
 }
 
+namespace {
+
+/// An error about what a file holds: it names the file, and is never a bad command line.
+tl::unexpected<Error> about(const format::GgufFile& file, Error error) {
+  if (error.message.find(file.path()) == std::string::npos) {
+    error.message = fmt::format("{}: {}", file.path(), error.message);
+  }
+  if (error.code == ErrorCode::kInvalidArgument) error.code = ErrorCode::kCorrupt;
+  return tl::unexpected(std::move(error));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const format::GgufFile& file) {
+  auto vocab = text::vocab_from_gguf(file.metadata());
+  if (!vocab) return about(file, vocab.error());
+  auto tokenizer = text::Tokenizer::create(std::move(*vocab));
+  if (!tokenizer) return about(file, tokenizer.error());
+  return std::shared_ptr<const text::Tokenizer>(std::move(*tokenizer));
+}
+
 Result<TextModel> load_text(const format::GgufFile& file) {
   TextModel out;
-  auto vocab = text::vocab_from_gguf(file.metadata());
-  if (!vocab) return tl::unexpected(vocab.error());
-  auto tokenizer = text::Tokenizer::create(std::move(*vocab));
+  auto tokenizer = load_tokenizer(file);
   if (!tokenizer) return tl::unexpected(tokenizer.error());
   out.tokenizer = std::move(*tokenizer);
 
   auto source = file.metadata().get_or<std::string_view>("tokenizer.chat_template", {});
-  if (!source) return tl::unexpected(source.error());
+  if (!source) return about(file, source.error());
   if (source->empty()) return out;
   out.chat_template_source = std::string(*source);
   const auto spelled = [&](TokenId id) {
@@ -30,9 +49,9 @@ Result<TextModel> load_text(const format::GgufFile& file) {
   auto parsed = text::ChatTemplate::create(
       out.chat_template_source, spelled(out.tokenizer->bos_id()), spelled(out.tokenizer->eos_id()));
   if (!parsed) {
-    auto error = parsed.error();
-    error.message = fmt::format("{}: tokenizer.chat_template: {}", file.path(), error.message);
-    return tl::unexpected(error);
+    Error error = parsed.error();
+    error.message = "tokenizer.chat_template: " + error.message;
+    return about(file, std::move(error));
   }
   out.chat_template = std::make_shared<const text::ChatTemplate>(std::move(*parsed));
   return out;

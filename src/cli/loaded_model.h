@@ -23,6 +23,8 @@ struct TextModel {
 
 /// Errors name the file and the key.
 [[nodiscard]] Result<std::shared_ptr<const format::GgufFile>> open_model(const std::string& path);
+[[nodiscard]] Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(
+    const format::GgufFile& file);
 [[nodiscard]] Result<TextModel> load_text(const format::GgufFile& file);
 
 /// What computes: kernels, threads, scratch and the packed model. Not movable: its parts point at

@@ -1,18 +1,17 @@
 #include "cli/models.h"
 
 #include <fcntl.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <vector>
-
-extern char** environ;
 
 namespace baton::cli {
 namespace {
@@ -57,24 +56,36 @@ if digest.hexdigest() != want:
 )";
 
 /// Runs a program found on PATH with its stdout on our stderr; its exit status, or an error if it
-/// can't be started.
+/// can't be started. It dies with us, however we die.
 Result<int> run_program(const std::vector<std::string>& arguments) {
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  pid_t pid = 0;
-  const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
-    return fail(ErrorCode::kIo, "can't run {}: {}", arguments[0], std::strerror(error));
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return fail(ErrorCode::kIo, "can't run {}: {}", arguments[0], std::strerror(errno));
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(127);  // it died before the line above
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);
+    ::execvp(argv[0], argv.data());
+    ::_exit(127);
   }
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Removes what downloads left behind that were killed: .pull-PID folders whose process is gone.
+void remove_stale_downloads(const fs::path& models) {
+  std::error_code ec;
+  for (const auto& entry : fs::directory_iterator(models, ec)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(".pull-")) continue;
+    const int pid = std::atoi(name.c_str() + 6);
+    if (pid <= 0 || (::kill(pid, 0) != 0 && errno == ESRCH)) fs::remove_all(entry.path(), ec);
+  }
 }
 
 Status fetch(const KnownModel& model, const fs::path& folder, const fs::path& out) {
@@ -132,6 +143,7 @@ Result<std::string> pull(const KnownModel& model) {
   const fs::path file = models / model.file;
   std::error_code ec;
   if (fs::exists(file, ec)) return file.string();
+  remove_stale_downloads(models);
   const fs::path folder = models / fmt::format(".pull-{}", ::getpid());
   fs::create_directories(folder, ec);
   if (ec) return fail(ErrorCode::kIo, "can't create {}: {}", folder.string(), ec.message());

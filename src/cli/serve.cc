@@ -133,6 +133,7 @@ server::EngineServerOptions server_options(const ServeOptions& options, const Te
 std::string curl_line(const ServeOptions& options, uint16_t port, bool chat) {
   const std::string& host = options.flags.host;
   const bool any = host == "0.0.0.0" || host == "::";
+  const bool ipv6 = host.find(':') != std::string::npos;
   const std::string key =
       options.flags.api_key.empty() ? "" : "-H 'Authorization: Bearer '\"$BATON_API_KEY\" ";
   const std::string_view path = chat ? "chat/completions" : "completions";
@@ -141,7 +142,10 @@ std::string curl_line(const ServeOptions& options, uint16_t port, bool chat) {
           ? R"({"messages":[{"role":"user","content":"What is the capital of France?"}],"max_tokens":50})"
           : R"({"prompt":"The capital of France is","max_tokens":20})";
   return fmt::format("curl http://{}:{}/v1/{} {}-H 'Content-Type: application/json' -d '{}'",
-                     any ? "127.0.0.1" : host, port, path, key, body);
+                     any    ? "127.0.0.1"
+                     : ipv6 ? "[" + host + "]"
+                            : host,
+                     port, path, key, body);
 }
 
 Result<int> serve(ServeFlags typed) {
@@ -152,9 +156,9 @@ Result<int> serve(ServeFlags typed) {
   if (auto status = init_logging(flags.log_level, flags.log_format); !status) {
     return tl::unexpected(status.error());
   }
-  Signals signals;
   auto path = resolve_model(flags.model);
   if (!path) return tl::unexpected(path.error());
+  Signals signals;  // from here on; a download ends at once
   if (flags.served_model_names.empty()) {
     flags.served_model_names = {find_known_model(flags.model) != nullptr
                                     ? flags.model
@@ -230,12 +234,16 @@ void add_serve(CLI::App& app, Run& chosen) {
   option("--max-body", flags->max_body, "largest request body");
   option("--allow-origin", flags->allow_origin, "CORS: the allowed origin, or *");
   option("--api-key", flags->api_key, "key that clients must send as a Bearer token");
-  command->get_option("--api-key")->envname("BATON_API_KEY");
+  auto* key = command->get_option("--api-key")->envname("BATON_API_KEY");
   option("--drain-timeout", flags->drain_timeout, "how long running requests may take on SIGTERM");
   option("--trace", flags->trace, "write a Chrome trace to this file");
   option("--log-level", flags->log_level, "trace, debug, info, warn, error or off");
   option("--log-format", flags->log_format, "text or json");
-  command->callback([flags, &chosen] { chosen = [flags] { return serve(*flags); }; });
+  command->callback([flags, key, &chosen] {
+    const char* from_environment = std::getenv("BATON_API_KEY");
+    flags->api_key_given = key->count() > 0 || from_environment != nullptr;
+    chosen = [flags] { return serve(*flags); };
+  });
 }
 
 }  // namespace baton::cli

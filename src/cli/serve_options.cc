@@ -20,6 +20,14 @@ Status check_numbers(const ServeFlags& flags) {
   };
   if (auto s = in_range("--port", flags.port, 0, 65535); !s) return s;
   if (auto s = in_range("--context", flags.context, 0, 1 << 24); !s) return s;
+  if (flags.context == 1) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--context 1: must be at least 2 (a prompt and an answer), or 0");
+  }
+  if (flags.api_key_given && flags.api_key.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--api-key '' (or BATON_API_KEY): empty; leave it out for a server without a key");
+  }
   if (auto s = in_range("--max-batch", flags.max_batch, 1, 4096); !s) return s;
   return in_range("--max-batched-tokens", flags.max_batched_tokens, 16, 1 << 20);
 }

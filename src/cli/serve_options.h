@@ -29,6 +29,7 @@ struct ServeFlags {
   std::string max_body = "32MiB";
   std::string allow_origin;
   std::string api_key;
+  bool api_key_given = false;  ///< an empty one is then a mistake, not an open server
   std::string drain_timeout = "30s";
   std::string trace;
   std::string log_level = "info";

@@ -6,7 +6,6 @@
 #include "cli/loaded_model.h"
 #include "cli/models.h"
 #include "text/tokenize_lines.h"
-#include "text/vocab_gguf.h"
 
 namespace baton::cli {
 namespace {
@@ -16,9 +15,7 @@ Result<int> tokenize(const std::string& model, text::LinesMode mode) {
   if (!path) return tl::unexpected(path.error());
   auto file = open_model(*path);
   if (!file) return tl::unexpected(file.error());
-  auto vocab = text::vocab_from_gguf((*file)->metadata());
-  if (!vocab) return tl::unexpected(vocab.error());
-  auto tokenizer = text::Tokenizer::create(std::move(*vocab));
+  auto tokenizer = load_tokenizer(**file);
   if (!tokenizer) return tl::unexpected(tokenizer.error());
   std::ios::sync_with_stdio(false);
   text::tokenize_lines(std::cin, std::cout, **tokenizer, mode);

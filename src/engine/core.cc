@@ -282,10 +282,11 @@ void EngineCore::send(Request& request) {
   }
 }
 
-void EngineCore::fail_all(const std::string& message) {
+void EngineCore::end_all(FinishReason reason, const std::string& message) {
   for (const RequestId id : scheduler_.ids()) {
     for (const auto& sequence : scheduler_.find(id)->choices) {
-      if (sequence->state != SequenceState::kFinished) post_.fail_choice(*sequence, message);
+      if (sequence->state != SequenceState::kFinished)
+        post_.fail_choice(*sequence, message, reason);
     }
   }
 }

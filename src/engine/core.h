@@ -56,8 +56,8 @@ class EngineCore {
   }
   /// Sends what happened since the last call: one update for each request.
   void emit();
-  /// Ends everything with an error.
-  void fail_all(const std::string& message);
+  /// Ends everything: kError after a failure, kCancelled because the server stops.
+  void end_all(FinishReason reason, const std::string& message);
 
   [[nodiscard]] bool has_work() const { return scheduler_.has_work(); }
   [[nodiscard]] EngineStats stats() const;

@@ -69,12 +69,12 @@ void Engine::loop() {
       worked = round(/*wait=*/!worked);
     } catch (const std::exception& e) {
       spdlog::critical("engine step failed: {}", e.what());
-      core_->fail_all("internal error");
+      core_->end_all(FinishReason::kError, "internal error");
       worked = true;
     }
   }
   for (Message& message : mailbox_.take(/*wait=*/false)) handle(message);
-  core_->fail_all("the engine stopped before the request was complete");
+  core_->end_all(FinishReason::kCancelled, "the engine stopped before the request was complete");
   core_->emit();
   publish();
 }

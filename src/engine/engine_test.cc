@@ -253,7 +253,7 @@ TEST_F(EngineTest, StopEndsWhatIsLeftWithAnError) {
   for (const uint64_t id : {1, 2}) {
     const Outcome outcome = inbox_.outcome(RequestId{id});
     ASSERT_EQ(outcome.n_finished(), 1);
-    EXPECT_EQ(outcome.choices.at(0).finish, FinishReason::kError);
+    EXPECT_EQ(outcome.choices.at(0).finish, FinishReason::kCancelled);
     EXPECT_EQ(outcome.choices.at(0).error, "the engine stopped before the request was complete");
   }
   EXPECT_EQ(engine_->stats().blocks.used, 0);

@@ -177,12 +177,13 @@ void PostProcessor::end_choice(Sequence& sequence, TokenEvent event, int64_t now
   }
 }
 
-void PostProcessor::fail_choice(Sequence& sequence, const std::string& message) {
+void PostProcessor::fail_choice(Sequence& sequence, const std::string& message,
+                                FinishReason reason) {
   spdlog::error("request {:016x} choice {}: {}", sequence.request->spec.id.value, sequence.choice,
                 message);
   TokenEvent event;
   event.choice = sequence.choice;
-  event.finish = FinishReason::kError;
+  event.finish = reason;
   event.error = message;
   touch(sequence).update.events.push_back(std::move(event));
   scheduler_.finish(sequence);

@@ -30,7 +30,8 @@ class PostProcessor {
   /// pass.
   void apply(const Batch& batch, const float* logits, int64_t now_ns);
   /// Ends a choice with an error that its client is told.
-  void fail_choice(Sequence& sequence, const std::string& message);
+  void fail_choice(Sequence& sequence, const std::string& message,
+                   FinishReason reason = FinishReason::kError);
   /// Ids of requests whose `update` waits to be sent, in the order of their first event.
   [[nodiscard]] std::vector<RequestId> take_dirty();
 

@@ -13,7 +13,6 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -43,7 +42,7 @@ class Session;
 
 }  // namespace
 
-/// Everything the connections share.
+/// What the connections share.
 struct HttpServer::State : std::enable_shared_from_this<State> {
   explicit State(HttpServerOptions o) : options(std::move(o)), acceptor(asio::make_strand(io)) {}
 
@@ -57,15 +56,14 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
 
   /// Counts one exchange as running while the result lives.
   std::shared_ptr<void> count_exchange() {
-    const std::lock_guard lock(mutex);
-    ++n_running;
-    return {nullptr, [state = shared_from_this()](void*) {
-              const std::lock_guard lock(state->mutex);
-              --state->n_running;
-              state->idle.notify_all();
-            }};
+    change_running(+1);
+    return {nullptr, [state = shared_from_this()](void*) { state->change_running(-1); }};
   }
-
+  void change_running(int by) {
+    const std::lock_guard lock(mutex);
+    n_running += by;
+    idle.notify_all();
+  }
   std::mutex mutex;  // guards what follows
   std::condition_variable idle;
   int n_running = 0;  ///< exchanges being answered
@@ -80,14 +78,13 @@ using State = HttpServer::State;
 /// strand; members are touched on the strand only.
 class Exchange final : public HttpExchange, public std::enable_shared_from_this<Exchange> {
  public:
-  Exchange(std::shared_ptr<State> state, const Executor& strand, HttpRequest request, bool http_1_0,
-           bool keep_alive)
+  Exchange(std::shared_ptr<State> state, const Executor& strand, HttpRequest request, Wire wire)
       : state_(std::move(state)),
         strand_(strand),
         wake_(strand),
+        again_(strand),
         request_(std::move(request)),
-        http_1_0_(http_1_0),
-        keep_alive_(keep_alive) {}
+        wire_(wire) {}
 
   [[nodiscard]] const HttpRequest& request() const override { return request_; }
 
@@ -99,7 +96,7 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
       out_ += response_head(
           response,
           framing(no_body ? "" : fmt::format("Content-Length: {}\r\n", response.body.size())));
-      out_ += response.body;
+      if (!wire_.head_only) out_ += response.body;
       finish();
     });
   }
@@ -108,8 +105,8 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
     on_strand([this, head = std::move(head)] {
       if (headed_) return;
       headed_ = true;
-      chunked_ = !http_1_0_;
-      keep_alive_ = keep_alive_ && chunked_;
+      chunked_ = !wire_.http_1_0;
+      wire_.keep_alive = wire_.keep_alive && chunked_;
       sse_ = head.content_type.starts_with("text/event-stream");
       out_ += response_head(head, framing(chunked_ ? "Transfer-Encoding: chunked\r\n" : ""));
       wake_.cancel();
@@ -174,7 +171,7 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
     on_close_ = nullptr;
   }
 
-  [[nodiscard]] bool stays_open() const { return keep_alive_ && !state_->draining; }
+  [[nodiscard]] bool stays_open() const { return wire_.keep_alive && !state_->draining; }
 
  private:
   template <typename Fn>
@@ -192,6 +189,7 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
   }
 
   void append(std::string_view data) {
+    if (out_.size() > state_->options.max_unsent_bytes) return lost();
     if (chunked_) {
       out_ += fmt::format("{:x}\r\n", data.size());
       out_ += data;
@@ -208,26 +206,28 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
     wake_.cancel();
   }
 
-  /// Notices a client that closes while it waits. Data that comes instead is a pipelined request:
-  /// the client lives, and the next write tells of its death.
+  /// Notices a client that closes while it waits. Another event (a pipelined request, or an old one
+  /// whose data has been read since) only means to look again soon.
   void watch(Stream& stream) {
     stream.socket().async_wait(tcp::socket::wait_read,
                                [self = shared_from_this(), &stream](const error_code& ec) {
                                  if (ec || self->done_ || self->gone_)
                                    return;  // `stream` may be gone too
-                                 const Peek seen = peek(stream.socket().native_handle());
-                                 if (seen == Peek::kGone) self->lost();
-                                 if (seen == Peek::kQuiet)
-                                   self->watch(stream);  // an old event, its data read since
+                                 if (peer_gone(stream.socket().native_handle()))
+                                   return self->lost();
+                                 self->again_.expires_after(std::chrono::milliseconds(100));
+                                 self->again_.async_wait([self, &stream](const error_code&) {
+                                   if (!self->done_ && !self->gone_) self->watch(stream);
+                                 });
                                });
   }
 
   const std::shared_ptr<State> state_;
   const Executor strand_;
-  asio::steady_timer wake_;  ///< cancelled whenever there is something new to do
+  asio::steady_timer wake_;   ///< cancelled whenever there is something new to do
+  asio::steady_timer again_;  ///< of watch()
   const HttpRequest request_;
-  const bool http_1_0_;
-  bool keep_alive_;
+  Wire wire_;
   bool headed_ = false;  ///< status line written
   bool chunked_ = false;
   bool sse_ = false;
@@ -348,7 +348,7 @@ class Session : public std::enable_shared_from_this<Session> {
   /// An exception (out of memory, say) costs this request, answered with 500, and no other.
   void call_handler(std::shared_ptr<HttpExchange> exchange) {
     try {
-      state_->handler(std::move(exchange));
+      return state_->handler(std::move(exchange));
     } catch (const std::exception& e) {
       spdlog::error("request handler: {}", e.what());
     }
@@ -364,9 +364,11 @@ class Session : public std::enable_shared_from_this<Session> {
     }
     request.body = std::move(message.body());
 
-    const bool keep_alive = message.keep_alive();
-    auto exchange = std::make_shared<Exchange>(state_, stream_.get_executor(), std::move(request),
-                                               message.version() == 10, keep_alive);
+    // HEAD is GET whose body stays here.
+    const Wire wire{message.version() == 10, message.keep_alive(), request.method == "HEAD"};
+    if (wire.head_only) request.method = "GET";
+    auto exchange =
+        std::make_shared<Exchange>(state_, stream_.get_executor(), std::move(request), wire);
     exchange_ = exchange;
     const auto running = state_->count_exchange();
     if (!state_->options.allow_origin.empty() && exchange->request().method == "OPTIONS") {
@@ -389,10 +391,9 @@ class Session : public std::enable_shared_from_this<Session> {
 
 /// An exception of one task must not end the thread that serves all others.
 void run_io(asio::io_context& io) {
-  while (true) {
+  while (!io.stopped()) {
     try {
       io.run();
-      return;
     } catch (const std::exception& e) {
       spdlog::error("I/O task: {}", e.what());
     }
@@ -445,7 +446,6 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpServerOptions& 
 
 HttpServer::HttpServer(std::shared_ptr<State> state) : state_(std::move(state)) {}
 HttpServer::~HttpServer() { stop(); }
-
 void HttpServer::start(HttpHandler handler) {
   state_->handler = std::move(handler);
   asio::co_spawn(state_->acceptor.get_executor(), accept_all(state_), asio::detached);

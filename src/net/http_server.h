@@ -19,8 +19,10 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";  ///< address or name to listen on
   uint16_t port = 8000;            ///< 0 = any free one; see HttpServer::port()
   int n_threads = 2;
-  uint64_t max_body_bytes = uint64_t{32} << 20;     ///< more is answered with 413
-  uint32_t max_header_bytes = 64 << 10;             ///< more is answered with 431
+  uint64_t max_body_bytes = uint64_t{32} << 20;  ///< more is answered with 413
+  uint32_t max_header_bytes = 64 << 10;          ///< more is answered with 431
+  /// A stream's client that leaves so much unread is cut off: it costs others their memory.
+  uint64_t max_unsent_bytes = uint64_t{8} << 20;
   std::string allow_origin;                         ///< CORS; empty = no CORS headers
   std::chrono::milliseconds idle_timeout{75'000};   ///< between two requests of a connection
   std::chrono::milliseconds read_timeout{60'000};   ///< for a whole request to arrive

@@ -172,6 +172,49 @@ TEST(HttpServer, TellsWhenTheClientGoesAway) {
   }
 }
 
+TEST(HttpServer, TellsWhenTheClientGoesAwayThoughItSentMore) {
+  std::promise<void> closed;
+  std::promise<void> reached;
+  std::shared_ptr<HttpExchange> held;
+  const auto server = start({}, [&](std::shared_ptr<HttpExchange> exchange) {
+    exchange->on_close([&] { closed.set_value(); });
+    held = std::move(exchange);
+    reached.set_value();
+  });
+  Client client(server->port());
+  client.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
+  reached.get_future().wait();
+  client.send("GET /next HTTP/1.1\r\nHost: t\r\n\r\n");
+  std::this_thread::sleep_for(20ms);
+  client.close();
+  EXPECT_EQ(closed.get_future().wait_for(5s), std::future_status::ready);
+}
+
+TEST(HttpServer, AClientThatNeverReadsIsCutOff) {
+  std::promise<void> closed;
+  std::promise<std::shared_ptr<HttpExchange>> reached;
+  const auto server = start({}, [&](std::shared_ptr<HttpExchange> exchange) {
+    exchange->on_close([&] { closed.set_value(); });
+    exchange->start_stream({200, "text/event-stream", {}, ""});
+    reached.set_value(std::move(exchange));
+  });
+  Client client(server->port());
+  client.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
+  auto exchange = reached.get_future().get();
+  for (int i = 0; i < 64; ++i) exchange->write(std::string(1 << 20, 'x'));
+  EXPECT_EQ(closed.get_future().wait_for(5s), std::future_status::ready);
+}
+
+TEST(HttpServer, HeadHasNoBodyAndTheAbsoluteFormIsAPath) {
+  const auto server = start({}, echo);
+  Client client(server->port());
+  client.send("HEAD /h HTTP/1.1\r\nHost: t\r\n\r\nGET http://t/abs?q HTTP/1.1\r\nHost: t\r\n\r\n");
+  const std::string got = client.read_until("GET:;");
+  EXPECT_NE(got.find("X-Seen: /h|\r\n"), std::string::npos);
+  EXPECT_NE(got.find("X-Seen: /abs|q"), std::string::npos);
+  EXPECT_EQ(got.find("GET:;"), got.rfind("GET:;")) << got;
+}
+
 TEST(HttpServer, ARequestInPiecesNeverBlocksItsConnection) {
   // A piece may leave an event behind whose data has been read by the time the answer is waited
   // for.

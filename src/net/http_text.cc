@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace baton::net {
 namespace {
 
@@ -68,6 +70,11 @@ HttpResponse preflight_response() {
 HttpRequest request_of(std::string_view method, std::string_view target) {
   HttpRequest request;
   request.method = std::string(method);
+  // The absolute form (RFC 9112, 3.2.2): what stands before the path is of no interest.
+  if (const size_t scheme = target.find("://"); !target.starts_with('/') && scheme != target.npos) {
+    target.remove_prefix(std::min(target.find('/', scheme + 3), target.size()));
+    if (target.empty()) target = "/";
+  }
   const size_t question = target.find('?');
   request.path = percent_decoded(target.substr(0, question));
   if (question != std::string_view::npos) request.query = std::string(target.substr(question + 1));

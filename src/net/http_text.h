@@ -21,6 +21,13 @@ namespace baton::net {
 
 [[nodiscard]] std::string lower_case(std::string_view ascii);
 
+/// How a request arrived, which decides how its answer goes out.
+struct Wire {
+  bool http_1_0 = false;
+  bool keep_alive = true;
+  bool head_only = false;
+};
+
 /// How the body of a response is delimited and what the connection does next.
 struct Framing {
   std::string header;  ///< a whole header line: Content-Length or Transfer-Encoding, or empty

@@ -1,17 +1,12 @@
 #include "net/socket_peek.h"
 
-#include <sys/socket.h>
-
-#include <cerrno>
+#include <poll.h>
 
 namespace baton::net {
 
-Peek peek(int socket) {
-  char byte = 0;
-  const auto n = ::recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (n > 0) return Peek::kData;
-  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return Peek::kQuiet;
-  return Peek::kGone;
+bool peer_gone(int socket) {
+  pollfd entry{socket, POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 }  // namespace baton::net

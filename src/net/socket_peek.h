@@ -1,14 +1,10 @@
-// What a socket has to say, without taking it and without ever blocking.
+// Whether the peer of a socket is still there, without reading and without ever blocking.
 #pragma once
 
 namespace baton::net {
 
-enum class Peek {
-  kQuiet,  ///< open, nothing to read
-  kData,   ///< something to read
-  kGone,   ///< the peer has closed, or the connection is broken
-};
-
-[[nodiscard]] Peek peek(int socket);
+/// The peer has closed (at least its sending side), or the connection is broken; bytes that it sent
+/// before and nobody has read yet don't hide it.
+[[nodiscard]] bool peer_gone(int socket);
 
 }  // namespace baton::net
