@@ -15,4 +15,4 @@ def leaves_nothing_behind(request):
     """After a test on the shared server nothing runs, waits or holds blocks."""
     yield
     if "smollm2" in request.fixturenames:
-        assert request.getfixturevalue("smollm2").wait_idle(5)
+        assert request.getfixturevalue("smollm2").wait_idle(20)
