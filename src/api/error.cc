@@ -64,8 +64,11 @@ ApiError from_error(const Error& error) {
       out.code = "queue_full";
       out.retry_after_s = 1;
       break;
+    case ErrorCode::kCancelled:  // taken, and then not completed
+      out.status = 503;
+      out.retry_after_s = 1;
+      break;
     case ErrorCode::kUnavailable:
-    case ErrorCode::kCancelled:
       out.status = 503;
       out.type = "service_unavailable_error";
       out.retry_after_s = 1;

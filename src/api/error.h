@@ -45,7 +45,8 @@ template <typename... Args>
 [[nodiscard]] ApiError unsupported_media_type(std::string_view content_type);
 
 /// How a failure below the frontend looks from outside: kExhausted → 429 with Retry-After,
-/// kUnavailable and kCancelled → 503, kInvalidArgument → 400, kNotFound → 404, all else → 500.
+/// kUnavailable → 503, kCancelled → 503 as a server_error, kInvalidArgument → 400, kNotFound → 404,
+/// all else → 500.
 [[nodiscard]] ApiError from_error(const Error& error);
 
 /// {"error":{"message","type","param","code"}}

@@ -4,6 +4,7 @@
 
 #include "api/json_writer.h"
 #include "base/log.h"
+#include "frontend/mix.h"
 
 namespace baton::frontend {
 namespace {
@@ -106,7 +107,8 @@ TokenRequest Generation::token_request(size_t prompt) const {
   out.id = subs_[prompt].id;
   out.prompt = plan_.prompts[prompt].tokens;
   out.sampling = params.sampling;
-  if (!params.has_seed) out.sampling.seed = arrival_.seed;
+  // Prompts of a list that are equal get answers of their own, unless the client fixed the seed.
+  if (!params.has_seed) out.sampling.seed = mix(arrival_.seed + prompt);
   out.n_choices = params.n;
   out.max_tokens = plan_.prompts[prompt].max_tokens;
   out.min_tokens = params.min_tokens;
@@ -178,7 +180,7 @@ void Generation::apply_event(size_t sub, const TokenEvent& event) {
   }
   if (event.finish == FinishReason::kCancelled) {
     return fail(
-        api::from_error({.code = ErrorCode::kUnavailable,
+        api::from_error({.code = ErrorCode::kCancelled,
                          .message = "the server ended this request before it was complete"}));
   }
   if (event.choice < 0 || event.choice >= plan_.params.n) return;

@@ -36,7 +36,7 @@ struct Arrival {
   int64_t created_s = 0;   ///< Unix time
   std::string id;          ///< ours, shown to the client
   std::string label;       ///< the client's X-Request-Id, for the log only
-  uint64_t seed = 0;       ///< used if the request has none
+  uint64_t seed = 0;       ///< prompts get seeds made from it if the request has none
   uint64_t first_id = 0;   ///< RequestIds [first_id, first_id + prompts) are this request's
 };
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
 
 #include "frontend/frontend_test_support.h"
 
@@ -65,6 +67,17 @@ TEST(Generation, SeedsOfRequestsWithoutOneDiffer) {
   EXPECT_NE(fixture.backend.requests[0].request.sampling.seed,
             fixture.backend.requests[1].request.sampling.seed);
   EXPECT_NE(fixture.backend.requests[0].request.id, fixture.backend.requests[1].request.id);
+}
+
+TEST(Generation, EqualPromptsOfAListHaveSeedsOfTheirOwnUnlessTheClientGaveOne) {
+  Fixture fixture;
+  fixture.post(kCompletions, R"({"prompt":["a","a","a"]})");
+  fixture.post(kCompletions, R"({"prompt":["a","a"],"seed":7})");
+  std::set<uint64_t> seeds;
+  for (size_t i = 0; i < 3; ++i) seeds.insert(fixture.backend.requests[i].request.sampling.seed);
+  EXPECT_EQ(seeds.size(), 3U);
+  EXPECT_EQ(fixture.backend.requests[3].request.sampling.seed, 7U);
+  EXPECT_EQ(fixture.backend.requests[4].request.sampling.seed, 7U);
 }
 
 TEST(Generation, CompletionBody) {
@@ -354,6 +367,49 @@ TEST(Generation, ContextRules) {
   EXPECT_EQ(fixture.backend.requests.size(), 2U);
 }
 
+TEST(Generation, ATextTooLongByItsBytesIsRefusedWithAllThreeNumbers) {
+  Fixture fixture;
+  fixture.codec->before_encode = [](std::string_view) { ADD_FAILURE() << "it was tokenised"; };
+  const std::string text(1000, 'a');  // 250 tokens at least
+  const std::string chat = R"({"messages":[{"role":"user","content":")" + text + R"("}])";
+  const std::tuple<const char*, std::string, const char*> cases[] = {
+      {kCompletions, R"({"prompt":")" + text + R"(","max_tokens":7})", "7"},
+      {kCompletions, R"({"prompt":")" + text + "\"}", "1"},
+      {kChat, chat + R"(,"max_tokens":7})", "7"},
+      {kChat, chat + "}", "1"}};
+  for (const auto& [path, body, max_tokens] : cases) {
+    const auto exchange = fixture.post(path, body);
+    EXPECT_EQ(exchange->response->status, 400);
+    const std::string message = exchange->json()["error"]["message"];
+    for (const std::string& part :
+         {std::string("context is 100 tokens"), std::string("at least 25"),
+          std::string("max_tokens is ") + max_tokens + ":"}) {
+      EXPECT_NE(message.find(part), message.npos) << message;
+    }
+  }
+}
+
+TEST(Generation, ConstraintsThatLeaveNoTokenAreRefused) {
+  Fixture fixture;
+  // All of the vocabulary but the EOS, which min_tokens forbids as well.
+  json stops = json::array();
+  for (TokenId id = 0; id < ByteCodec::kVocab; ++id) {
+    if (id != ByteCodec::kEos) stops.push_back(id);
+  }
+  json body = {{"prompt", "a"}, {"min_tokens", 1}, {"stop_token_ids", stops}};
+  const auto refused = fixture.post(kCompletions, body.dump());
+  ASSERT_TRUE(refused->response.has_value());
+  EXPECT_EQ(refused->response->status, 400);
+  EXPECT_EQ(refused->json()["error"]["param"], "stop_token_ids");
+  EXPECT_NE(refused->json()["error"]["message"].get<std::string>().find("min_tokens"),
+            std::string::npos);
+  body["min_tokens"] = 0;
+  EXPECT_FALSE(fixture.post(kCompletions, body.dump())->response.has_value());
+  body["min_tokens"] = 1;
+  body["stop_token_ids"][0] = 1;  // twice now: token 0 is left
+  EXPECT_FALSE(fixture.post(kCompletions, body.dump())->response.has_value());
+}
+
 TEST(Generation, BackendRefusals) {
   const std::pair<ErrorCode, int> cases[] = {{ErrorCode::kExhausted, 429},
                                              {ErrorCode::kUnavailable, 503},
@@ -401,6 +457,7 @@ TEST(Generation, ServerSideCancelIs503) {
   fixture.backend.text(0, 0, "", FinishReason::kCancelled);
   exchange->run_posted();
   EXPECT_EQ(exchange->response->status, 503);
+  EXPECT_EQ(exchange->json()["error"]["type"], "server_error");
 }
 
 TEST(Generation, IdsAreOursAndTheLabelIsNot) {
