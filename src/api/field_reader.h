@@ -71,7 +71,9 @@ class FieldReader {
 [[nodiscard]] GenerationParams read_generation_params(FieldReader& reader,
                                                       const RequestLimits& limits);
 
-/// messages, add_generation_prompt, continue_final_message, chat_template_kwargs.
-[[nodiscard]] ChatPrompt read_chat_prompt(FieldReader& reader);
+/// messages, add_generation_prompt, continue_final_message, chat_template_kwargs. `body` is what
+/// the reader's object was parsed from: the object itself has forgotten the order of keys.
+[[nodiscard]] ChatPrompt read_chat_prompt(FieldReader& reader, std::string_view body,
+                                          const RequestLimits& limits);
 
 }  // namespace baton::api

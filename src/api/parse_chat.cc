@@ -1,10 +1,13 @@
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "api/field_reader.h"
 #include "api/parse.h"
 
 namespace baton::api {
 namespace {
+
+constexpr const char* kTemplateKwargs = "chat_template_kwargs";
 
 /// "content": a string, or a list of {"type":"text","text":…} whose texts are joined by newlines
 /// (as vLLM does for templates that want a string).
@@ -61,20 +64,49 @@ ChatMessage read_message(FieldReader& reader) {
   return message;
 }
 
-void read_template_kwargs(FieldReader& reader, ChatPrompt& prompt) {
+/// The object chat_template_kwargs of `body` (which is known to be valid) as text, its keys in the
+/// client's order; nullopt if it has too many values. Beyond those nothing is kept, as the time
+/// that such an object takes grows with the square of its size.
+std::optional<std::string> ordered_kwargs(std::string_view body, int max_values) {
+  using Json = nlohmann::ordered_json;
+  using Event = Json::parse_event_t;
+  bool inside = false;
+  int n_values = 0;
+  const auto keep = [&](int depth, Event event, const Json& value) {
+    if (event == Event::key && depth == 1) {
+      inside = value.get_ref<const std::string&>() == kTemplateKwargs;
+      return inside;
+    }
+    if (!inside || event == Event::object_end || event == Event::array_end) return true;
+    if (event != Event::key) ++n_values;
+    return n_values <= max_values;
+  };
+  const Json json = Json::parse(body, keep);
+  if (n_values > max_values) return std::nullopt;
+  return json.at(kTemplateKwargs).dump();
+}
+
+void read_template_kwargs(FieldReader& reader, std::string_view body, const RequestLimits& limits,
+                          ChatPrompt& prompt) {
   prompt.template_kwargs = "{}";
-  const nlohmann::json* kwargs = reader.find("chat_template_kwargs");
+  const nlohmann::json* kwargs = reader.find(kTemplateKwargs);
   if (kwargs == nullptr) return;
   if (!kwargs->is_object()) {
-    return reader.fail("chat_template_kwargs", "'chat_template_kwargs' must be an object, not {}",
+    return reader.fail(kTemplateKwargs, "'chat_template_kwargs' must be an object, not {}",
                        describe(*kwargs));
   }
-  prompt.template_kwargs = kwargs->dump();
+  auto text = ordered_kwargs(body, limits.max_template_values);
+  if (!text) {
+    return reader.fail(kTemplateKwargs, "'chat_template_kwargs' has more than {} values",
+                       limits.max_template_values);
+  }
+  prompt.template_kwargs = std::move(*text);
 }
 
 }  // namespace
 
-ChatPrompt read_chat_prompt(FieldReader& reader) {
+ChatPrompt read_chat_prompt(FieldReader& reader, std::string_view body,
+                            const RequestLimits& limits) {
   ChatPrompt prompt;
   const nlohmann::json* messages = reader.find("messages");
   if (messages == nullptr || !messages->is_array() || messages->empty()) {
@@ -99,7 +131,7 @@ ChatPrompt read_chat_prompt(FieldReader& reader) {
     reader.fail("add_generation_prompt",
                 "'add_generation_prompt' and 'continue_final_message' can't both be true");
   }
-  read_template_kwargs(reader, prompt);
+  read_template_kwargs(reader, body, limits, prompt);
   return prompt;
 }
 
@@ -108,7 +140,7 @@ ApiResult<ChatRequest> parse_chat_request(std::string_view body, const RequestLi
   if (!json) return tl::unexpected(std::move(json.error()));
   FieldReader reader(**json);
   ChatRequest out;
-  out.prompt = read_chat_prompt(reader);
+  out.prompt = read_chat_prompt(reader, body, limits);
   out.params = read_generation_params(reader, limits);
   const bool logprobs = reader.boolean("logprobs").value_or(false);
   const auto top = reader.integer("top_logprobs", {0, limits.max_logprobs});

@@ -166,6 +166,39 @@ TEST(ParseChat, TemplateOptions) {
             R"({"a":[1,null]})");
 }
 
+TEST(ParseChat, TemplateOptionsKeepTheOrderOfKeys) {
+  const std::string kwargs = R"({"z":{"y":1,"b":[{"q":1,"c":2}]},"a":"x","m":null})";
+  EXPECT_EQ(chat(",\"chat_template_kwargs\":" + kwargs).prompt.template_kwargs, kwargs);
+  EXPECT_EQ(chat(",\"user\":\"u\",\"chat_template_kwargs\":" + kwargs + ",\"n\":1")
+                .prompt.template_kwargs,
+            kwargs);
+  const std::string body =
+      R"({"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":)" + kwargs + "}";
+  EXPECT_EQ(std::get<ChatPrompt>(parse_tokenize_request(body, limits())->input).template_kwargs,
+            kwargs);
+}
+
+TEST(ParseChat, TemplateOptionsAreFew) {
+  const auto list = [](int n, const std::string& value) {
+    std::string out = "[" + value;
+    for (int i = 1; i < n; ++i) out += "," + value;
+    return out + "]";
+  };
+  const auto parse = [](const std::string& messages, const std::string& kwargs) {
+    return parse_chat_request(
+        "{\"messages\":" + messages + R"(,"chat_template_kwargs":{"a":)" + kwargs + "}}", limits());
+  };
+  const std::string message = R"({"role":"user","content":"a"})";
+  // The object, its list, and what that holds.
+  EXPECT_TRUE(parse(list(2000, message), list(1022, "1")).has_value());
+  for (const std::string& too_many :
+       {list(1023, "1"), list(100'000, "{}"), list(1000, R"({"a":1})")}) {
+    const auto refused = parse(list(1, message), too_many);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().param, "chat_template_kwargs");
+  }
+}
+
 TEST(ParseTokenize, DefaultsOfAddSpecialTokens) {
   EXPECT_TRUE(parse_tokenize_request(R"({"prompt":""})", limits())->add_special_tokens);
   EXPECT_FALSE(parse_tokenize_request(R"({"messages":[{"role":"user","content":"a"}]})", limits())

@@ -17,7 +17,7 @@ ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body,
     reader.fail("prompt", "give 'prompt' or 'messages', not both");
   }
   if (is_chat) {
-    out.input = read_chat_prompt(reader);
+    out.input = read_chat_prompt(reader, body, limits);
   } else if (auto prompt = reader.string("prompt")) {
     out.input = std::move(*prompt);
   } else {

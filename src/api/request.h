@@ -19,9 +19,10 @@ struct RequestLimits {
   int max_stop_strings = 32;
   int max_stop_bytes = 1024;
   int max_logprobs = 20;
-  int max_depth = 64;            ///< nesting of the JSON body
-  int max_containers = 1 << 18;  ///< arrays and objects in the body
-  int max_values = 1 << 20;      ///< commas in the body: what bounds the memory it takes parsed
+  int max_template_values = 1024;  ///< in chat_template_kwargs, all levels together
+  int max_depth = 64;              ///< nesting of the JSON body
+  int max_containers = 1 << 18;    ///< arrays and objects in the body
+  int max_values = 1 << 20;        ///< commas in the body: what bounds the memory it takes parsed
 };
 
 /// The fields that both kinds of generation share.
