@@ -65,6 +65,7 @@ class SameBits : public ::testing::TestWithParam<Param> {
 
   static void expect_same(const std::vector<float>& got, const std::vector<float>& want) {
     ASSERT_EQ(got.size(), want.size());
+    if (want.empty()) return;  // a slice that wants no logits
     EXPECT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0);
   }
 };

@@ -209,17 +209,17 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
   /// Notices a client that closes while it waits. Another event (a pipelined request, or an old one
   /// whose data has been read since) only means to look again soon.
   void watch(Stream& stream) {
-    stream.socket().async_wait(tcp::socket::wait_read,
-                               [self = shared_from_this(), &stream](const error_code& ec) {
-                                 if (ec || self->done_ || self->gone_)
-                                   return;  // `stream` may be gone too
-                                 if (peer_gone(stream.socket().native_handle()))
-                                   return self->lost();
-                                 self->again_.expires_after(std::chrono::milliseconds(100));
-                                 self->again_.async_wait([self, &stream](const error_code&) {
-                                   if (!self->done_ && !self->gone_) self->watch(stream);
-                                 });
-                               });
+    const auto check = [self = shared_from_this(), &stream](const error_code& ec) {
+      if (ec || self->done_ || self->gone_) return;  // `stream` may be gone too
+      if (peer_gone(stream.socket().native_handle())) return self->lost();
+      self->again_.expires_after(std::chrono::milliseconds(100));
+      // Weak: a pending timer must not keep its exchange, and with it the server, alive.
+      self->again_.async_wait([weak = self->weak_from_this(), &stream](const error_code&) {
+        const auto alive = weak.lock();
+        if (alive && !alive->done_ && !alive->gone_) alive->watch(stream);
+      });
+    };
+    stream.socket().async_wait(tcp::socket::wait_read, check);
   }
 
   const std::shared_ptr<State> state_;
