@@ -15,8 +15,9 @@
 
 namespace baton {
 
-/// How to choose the next token. Order, as in vLLM: min_tokens' bans, logit_bias, penalties (repetition
-/// over prompt and output; frequency and presence over output), temperature, min_p, top_k, top_p.
+/// How to choose the next token. Order, as in vLLM: min_tokens' bans, logit_bias, penalties
+/// (repetition over prompt and output; frequency and presence over output), temperature, min_p,
+/// top_k, top_p.
 struct SamplingParams {
   float temperature = 1.0F;  ///< 0 (below 1e-5) = greedy; the lowest id wins a tie
   float top_p = 1.0F;        ///< (0, 1]
