@@ -45,6 +45,20 @@ struct TokenRequest {
   std::optional<int> n_prompt_logprobs;  ///< set: report them for the prompt too (echo)
   int priority = 0;                      ///< lower runs first, as in vLLM
   int64_t arrival_ns = 0;
+  std::string label;  ///< what the client, logs and the trace call it, e.g. "cmpl-…"
+
+  /// The prompt's KV comes through a lease of this engine: [0, begin) is there or on its way.
+  struct LeasedPrefix {
+    LeaseId lease;
+    int begin = 0;  ///< the lease's end (a sender delivers), or its n_matched (computed here)
+  };
+  std::optional<LeasedPrefix> leased;
+  /// Tokens that the one choice (n_choices == 1) generated before it moved here from another
+  /// engine: its output like those to come, but no events are sent for them.
+  std::vector<TokenId> output;
+  /// Choices are numbered [first_choice, first_choice + n_choices); events and random numbers use
+  /// the number.
+  int first_choice = 0;
 };
 
 struct TokenLogprob {
@@ -58,7 +72,15 @@ struct LogprobEntry {
   std::vector<TokenLogprob> top;
 };
 
-enum class FinishReason { kStop, kLength, kCancelled, kError };
+enum class FinishReason {
+  kStop,
+  kLength,
+  kCancelled,
+  kError,
+  /// Between engine and router only: given up without the request's fault (preempted, its KV never
+  /// came); it may go on elsewhere from what it has generated. TokenEvent::error says why.
+  kGivenUp,
+};
 
 /// What happened to one choice in one step. Events of a choice arrive in order.
 struct TokenEvent {
