@@ -38,6 +38,32 @@ std::string percent_decoded(std::string_view text) {
   return out;
 }
 
+/// A value never ends its line: what an upper layer passes on can't add headers.
+void append_field(std::string& head, std::string_view name, std::string_view value) {
+  head += name;
+  head += ": ";
+  for (const char c : value) {
+    if (c != '\r' && c != '\n') head += c;
+  }
+  head += "\r\n";
+}
+
+/// Escapes what can't stand in a path (RFC 3986, 3.3).
+std::string percent_encoded(std::string_view path) {
+  constexpr std::string_view kPlain = "-._~/:@!$&'()*+,;=";
+  std::string out;
+  for (const char c : path) {
+    const bool alphanumeric =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (alphanumeric || kPlain.find(c) != kPlain.npos) {
+      out += c;
+    } else {
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string error_body(std::string_view message) {
@@ -81,17 +107,30 @@ HttpRequest request_of(std::string_view method, std::string_view target) {
   return request;
 }
 
+std::string request_head(const HttpRequest& request, std::string_view origin,
+                         std::string_view bearer_token) {
+  std::string target = percent_encoded(request.path);
+  if (!request.query.empty()) target.append("?").append(request.query);
+  std::erase_if(target, [](char c) { return c == ' ' || c == '\r' || c == '\n'; });
+  std::string head = fmt::format("{} {} HTTP/1.1\r\n", request.method, target);
+  append_field(head, "Host", origin.substr(origin.find("//") + 2));
+  append_field(head, "User-Agent", "baton");
+  if (!bearer_token.empty()) {
+    append_field(head, "Authorization", std::string("Bearer ").append(bearer_token));
+  }
+  for (const auto& [name, value] : request.headers) append_field(head, name, value);
+  if (!request.body.empty() || request.method == "POST") {
+    append_field(head, "Content-Length", std::to_string(request.body.size()));
+  }
+  head += "\r\n";
+  return head;
+}
+
 std::string response_head(const HttpResponse& response, const Framing& framing) {
   std::string head =
       fmt::format("HTTP/1.1 {} {}\r\nServer: baton\r\n", response.status, reason(response.status));
   const auto field = [&](std::string_view name, std::string_view value) {
-    // A value never ends its line: what an upper layer passes on can't add headers.
-    head += name;
-    head += ": ";
-    for (const char c : value) {
-      if (c != '\r' && c != '\n') head += c;
-    }
-    head += "\r\n";
+    append_field(head, name, value);
   };
   if (!response.content_type.empty()) field("Content-Type", response.content_type);
   for (const auto& [name, value] : response.headers) field(name, value);

@@ -35,6 +35,11 @@ struct Framing {
   std::string allow_origin;  ///< CORS; empty = none
 };
 
+/// The head of a client's request to `origin` ("http://host:port"), the empty line included.
+/// `bearer_token` may be empty.
+[[nodiscard]] std::string request_head(const HttpRequest& request, std::string_view origin,
+                                       std::string_view bearer_token);
+
 /// Status line and headers, the empty line included.
 [[nodiscard]] std::string response_head(const HttpResponse& response, const Framing& framing);
 
