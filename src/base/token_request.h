@@ -85,11 +85,12 @@ enum class FinishReason {
 /// What happened to one choice in one step. Events of a choice arrive in order.
 struct TokenEvent {
   int choice = 0;
-  std::vector<TokenId> tokens;         ///< newly generated, the EOS or stop token included
-  std::vector<LogprobEntry> logprobs;  ///< one per token if asked for, else empty
-  std::optional<FinishReason> finish;  ///< set on the last event of the choice
-  std::optional<TokenId> stop_id;      ///< the client's stop id that ended it, if one did
-  std::string error;                   ///< with kError: what the client is told
+  std::vector<TokenId> tokens;            ///< newly generated, the EOS or stop token included
+  std::vector<LogprobEntry> logprobs;     ///< one per token if asked for, else empty
+  std::optional<FinishReason> finish;     ///< set on the last event of the choice
+  std::optional<TokenId> stop_id;         ///< the client's stop id that ended it, if one did
+  std::string error;                      ///< with kError: what the client is told
+  ErrorCode code = ErrorCode::kInternal;  ///< with kError: which HTTP status goes with it
 };
 
 /// Sent once, with or before the first TokenEvent of a request.

@@ -174,9 +174,8 @@ void Generation::apply_prompt(size_t sub, const PromptInfo& info) {
 
 void Generation::apply_event(size_t sub, const TokenEvent& event) {
   if (event.finish == FinishReason::kError) {
-    return fail(
-        api::from_error({.code = ErrorCode::kInternal,
-                         .message = event.error.empty() ? "generation failed" : event.error}));
+    return fail(api::from_error(
+        {.code = event.code, .message = event.error.empty() ? "generation failed" : event.error}));
   }
   if (event.finish == FinishReason::kCancelled) {
     return fail(

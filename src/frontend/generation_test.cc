@@ -388,6 +388,21 @@ TEST(Generation, ErrorWhileRunning) {
   EXPECT_TRUE(fixture.backend.requests[0].cancelled);
 }
 
+TEST(Generation, AnErrorWhileRunningBringsItsStatus) {
+  Fixture fixture;
+  const auto exchange = fixture.post(kCompletions, R"({"prompt":"a"})");
+  fixture.backend.event(0, {.choice = 0,
+                            .tokens = {},
+                            .logprobs = {},
+                            .finish = FinishReason::kError,
+                            .stop_id = {},
+                            .error = "no engine came back",
+                            .code = ErrorCode::kUnavailable});
+  exchange->run_posted();
+  EXPECT_EQ(exchange->response->status, 503);
+  EXPECT_EQ(exchange->json()["error"]["message"], "no engine came back");
+}
+
 TEST(Generation, ServerSideCancelIs503) {
   Fixture fixture;
   const auto exchange = fixture.post(kCompletions, R"({"prompt":"a"})");
