@@ -128,28 +128,41 @@ const Frontend::Route* Frontend::find_route(const std::string& path) {
   return names_model ? &kModel : nullptr;
 }
 
+const ExtraRoute* Frontend::find_extra_route(std::string_view path) const {
+  for (const ExtraRoute& route : options_.extra_routes) {
+    const bool below = route.prefix && path.starts_with(route.path) && path != route.path;
+    if (below || (!route.prefix && path == route.path)) return &route;
+  }
+  return nullptr;
+}
+
 void Frontend::handle(Exchange exchange) {
   const net::HttpRequest& request = exchange->request();
-  const Route* route = find_route(request.path);
+  const ExtraRoute* extra = find_extra_route(request.path);
+  const Route* route = extra == nullptr ? find_route(request.path) : nullptr;
+  std::optional<Terms> terms;
+  if (extra != nullptr) terms = {extra->method, extra->open};
+  if (route != nullptr) terms = {route->method, route->open};
   Arrival arrival = arrive(request, route == nullptr ? Route{}.id_prefix : route->id_prefix);
-  if (auto response = refusal(route, request)) {
+  if (auto response = refusal(terms, request)) {
     return finish(exchange, std::move(arrival), std::move(*response));
   }
+  if (extra != nullptr) return extra->handler(std::move(exchange));
   if (request.method == "POST" && request.body.size() > kLargeBodyBytes) {
     return prepare_later(*route, exchange, std::move(arrival));
   }
   finish(exchange, std::move(arrival), prepare(*route, request));
 }
 
-std::optional<net::HttpResponse> Frontend::refusal(const Route* route,
+std::optional<net::HttpResponse> Frontend::refusal(const std::optional<Terms>& terms,
                                                    const net::HttpRequest& request) const {
-  if (!(route != nullptr && route->open) && !authorized(request)) {
+  if (!(terms && terms->open) && !authorized(request)) {
     return error_response(api::unauthorized(), {{"WWW-Authenticate", "Bearer"}});
   }
-  if (route == nullptr) return error_response(api::route_not_found(request.method, request.path));
-  if (request.method != route->method) {
-    return error_response(api::method_not_allowed(request.method, request.path, route->method),
-                          {{"Allow", route->method}});
+  if (!terms) return error_response(api::route_not_found(request.method, request.path));
+  if (request.method != terms->method) {
+    return error_response(api::method_not_allowed(request.method, request.path, terms->method),
+                          {{"Allow", std::string(terms->method)}});
   }
   if (request.method == "POST") {
     const std::string content_type = header(request, "content-type");

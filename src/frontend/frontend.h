@@ -8,7 +8,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
+#include <vector>
 
 #include "api/error.h"
 #include "api/request.h"
@@ -24,6 +26,17 @@
 
 namespace baton::frontend {
 
+/// A route that a process adds to the frontend's own, or puts in the place of one of them (the
+/// router's /metrics). Key, method and content type are checked before the handler is called.
+struct ExtraRoute {
+  std::string method;   ///< "GET" or "POST"
+  std::string path;     ///< exactly this
+  bool prefix = false;  ///< or: whatever begins with it and is longer
+  bool open = false;    ///< needs no key
+  /// Owns the exchange, so it may answer at any time. Called on the exchange's strand.
+  net::HttpHandler handler;
+};
+
 struct FrontendOptions {
   ModelCard card;
   std::shared_ptr<const TextCodec> codec;
@@ -31,6 +44,7 @@ struct FrontendOptions {
   std::function<std::string()> version_json;  ///< body of GET /version
   uint64_t random_seed = 0;                   ///< from std::random_device: ids and default seeds
   std::function<int64_t()> unix_seconds;      ///< "created" of responses; empty: the system's clock
+  std::vector<ExtraRoute> extra_routes;       ///< found before the frontend's own
 };
 
 /// What a frontend uses and does not own; all outlive it.
@@ -69,11 +83,18 @@ class Frontend {
     bool open = false;  ///< needs no key
   };
 
+  /// What is asked of a request before its body is looked at.
+  struct Terms {
+    std::string_view method;
+    bool open = false;
+  };
+
   Frontend(FrontendOptions options, const FrontendDeps& deps);
   static const Route* find_route(const std::string& path);
+  [[nodiscard]] const ExtraRoute* find_extra_route(std::string_view path) const;
   [[nodiscard]] bool authorized(const net::HttpRequest& request) const;
-  /// What is wrong with the request before its body is looked at; `route` may be null.
-  [[nodiscard]] std::optional<net::HttpResponse> refusal(const Route* route,
+  /// What is wrong with the request before its body is looked at; no terms: there is no such route.
+  [[nodiscard]] std::optional<net::HttpResponse> refusal(const std::optional<Terms>& terms,
                                                          const net::HttpRequest& request) const;
   Prepared completions(const net::HttpRequest& request) const;
   Prepared chat(const net::HttpRequest& request) const;

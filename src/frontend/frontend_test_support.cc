@@ -216,7 +216,8 @@ Result<std::string> ByteCodec::render(const api::ChatPrompt& prompt) const {
   return prompt.add_generation_prompt ? out + "assistant:" : out;
 }
 
-Fixture::Fixture(const std::string& api_key, int max_model_len) {
+Fixture::Fixture(const std::string& api_key, int max_model_len,
+                 std::vector<ExtraRoute> extra_routes) {
   FrontendOptions options;
   options.card = {.names = {"tiny", "alias"},
                   .max_model_len = max_model_len,
@@ -226,6 +227,7 @@ Fixture::Fixture(const std::string& api_key, int max_model_len) {
                   .created_s = 77};
   options.codec = codec;
   options.api_key = api_key;
+  options.extra_routes = std::move(extra_routes);
   options.version_json = [] { return std::string(R"({"version":"0"})"); };
   options.random_seed = 42;
   options.unix_seconds = [] { return int64_t{1234}; };

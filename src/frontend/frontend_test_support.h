@@ -118,7 +118,8 @@ class TestClock final : public Clock {
 
 /// A frontend over the stand-ins. Model "tiny" with alias "alias", context of 100 tokens.
 struct Fixture {
-  explicit Fixture(const std::string& api_key = {}, int max_model_len = 100);
+  explicit Fixture(const std::string& api_key = {}, int max_model_len = 100,
+                   std::vector<ExtraRoute> extra_routes = {});
   std::shared_ptr<FakeExchange> send(net::HttpRequest request);
   std::shared_ptr<FakeExchange> post(const std::string& path, const std::string& body);
   std::shared_ptr<FakeExchange> get(const std::string& path);

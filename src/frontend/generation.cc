@@ -119,6 +119,7 @@ TokenRequest Generation::token_request(size_t prompt) const {
   if (plan_.echo) out.n_prompt_logprobs = params.n_logprobs;
   out.priority = params.priority;
   out.arrival_ns = arrival_.arrival_ns;
+  out.label = prompt == 0 ? arrival_.id : fmt::format("{}-{}", arrival_.id, prompt);
   return out;
 }
 
@@ -178,9 +179,14 @@ void Generation::apply_event(size_t sub, const TokenEvent& event) {
         {.code = event.code, .message = event.error.empty() ? "generation failed" : event.error}));
   }
   if (event.finish == FinishReason::kCancelled) {
-    return fail(
-        api::from_error({.code = ErrorCode::kCancelled,
-                         .message = "the server ended this request before it was complete"}));
+    return fail(api::from_error(
+        {.code = ErrorCode::kCancelled,
+         .message = event.error.empty() ? "the server ended this request before it was complete"
+                                        : event.error}));
+  }
+  if (event.finish == FinishReason::kGivenUp) {  // and there is nobody to take it elsewhere
+    return fail(api::from_error({.code = ErrorCode::kUnavailable,
+                                 .message = "the engine gave this request up: " + event.error}));
   }
   if (event.choice < 0 || event.choice >= plan_.params.n) return;
   Choice& choice =

@@ -68,6 +68,16 @@ TEST(Generation, SeedsOfRequestsWithoutOneDiffer) {
   EXPECT_NE(fixture.backend.requests[0].request.id, fixture.backend.requests[1].request.id);
 }
 
+TEST(Generation, LabelsAreTheIdsThatTheClientSees) {
+  Fixture fixture;
+  const auto exchange = fixture.post(
+      kCompletions, R"({"prompt":["a","b"],"echo":true,"max_tokens":1,"stream":true})");
+  const std::string label = fixture.backend.requests[0].request.label;
+  EXPECT_EQ(label, exchange->response->headers.at("X-Request-Id"));
+  EXPECT_TRUE(label.starts_with("cmpl-")) << label;
+  EXPECT_EQ(fixture.backend.requests[1].request.label, label + "-1");
+}
+
 TEST(Generation, EqualPromptsOfAListHaveSeedsOfTheirOwnUnlessTheClientGaveOne) {
   Fixture fixture;
   fixture.post(kCompletions, R"({"prompt":["a","a","a"]})");
@@ -410,6 +420,20 @@ TEST(Generation, ServerSideCancelIs503) {
   exchange->run_posted();
   EXPECT_EQ(exchange->response->status, 503);
   EXPECT_EQ(exchange->json()["error"]["type"], "server_error");
+}
+
+TEST(Generation, GivenUpIs503WithTheReason) {
+  Fixture fixture;
+  const auto exchange = fixture.post(kCompletions, R"({"prompt":"a"})");
+  fixture.backend.event(0, {.choice = 0,
+                            .tokens = {},
+                            .logprobs = {},
+                            .finish = FinishReason::kGivenUp,
+                            .stop_id = {},
+                            .error = "preempted"});
+  exchange->run_posted();
+  EXPECT_EQ(exchange->response->status, 503);
+  EXPECT_EQ(exchange->json()["error"]["message"], "the engine gave this request up: preempted");
 }
 
 TEST(Generation, IdsAreOursAndTheLabelIsNot) {

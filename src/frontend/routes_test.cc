@@ -197,6 +197,34 @@ TEST(Routes, TemplateErrorIs400) {
   EXPECT_EQ(answer->json()["error"]["param"], "messages");
 }
 
+TEST(Routes, ExtraRoutesGetWhatPassesTheChecks) {
+  std::vector<std::shared_ptr<net::HttpExchange>> held;
+  const auto hold = [&](std::shared_ptr<net::HttpExchange> e) { held.push_back(std::move(e)); };
+  Fixture fixture("secret", 100,
+                  {{.method = "GET", .path = "/metrics", .open = true, .handler = hold},
+                   {.method = "POST", .path = "/extra", .handler = hold},
+                   {.method = "GET", .path = "/plans/", .prefix = true, .handler = hold}});
+  const auto status_of = [&](const char* method, const char* path, bool key, bool json = true) {
+    net::HttpRequest request{
+        .method = method, .path = path, .query = {}, .headers = {}, .body = {}};
+    if (key) request.headers["authorization"] = "Bearer secret";
+    if (json) request.headers["content-type"] = "application/json";
+    const auto exchange = fixture.send(std::move(request));
+    return exchange->response ? exchange->response->status : 0;
+  };
+  EXPECT_EQ(status_of("GET", "/metrics", false), 0);
+  EXPECT_EQ(status_of("POST", "/extra", true), 0);
+  EXPECT_EQ(status_of("GET", "/plans/a/b", true), 0);
+  EXPECT_EQ(held.size(), 3U);
+  EXPECT_EQ(status_of("POST", "/extra", false), 401);
+  EXPECT_EQ(status_of("POST", "/extra", true, false), 415);
+  EXPECT_EQ(status_of("GET", "/extra", true), 405);
+  EXPECT_EQ(status_of("GET", "/plans/", true), 404);
+  EXPECT_EQ(status_of("POST", "/extra/more", true), 404);
+  EXPECT_EQ(held.size(), 3U);
+  held[2]->respond({.status = 418, .content_type = {}, .headers = {}, .body = {}});
+}
+
 TEST(Routes, IncompleteOptionsAreRefused) {
   Fixture fixture;
   EXPECT_FALSE(
