@@ -76,6 +76,7 @@ void Engine::loop() {
   for (Message& message : mailbox_.take(/*wait=*/false)) handle(message);
   core_->end_all(FinishReason::kCancelled, "the engine stopped before the request was complete");
   core_->emit();
+  on_round_();
   publish();
 }
 
@@ -83,6 +84,7 @@ bool Engine::round(bool wait) {
   for (Message& message : mailbox_.take(wait)) handle(message);
   // Cancels that came during the step have just taken back what it would have said.
   core_->emit();
+  on_round_();
   const bool scheduled = core_->schedule();
   publish();
   if (scheduled) core_->run();

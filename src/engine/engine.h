@@ -2,11 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "engine/core.h"
 #include "engine/mailbox.h"
@@ -23,6 +25,9 @@ class Engine {
   /// Stops.
   ~Engine();
 
+  /// `listener` is called on the engine thread whenever a round's updates have all been sent, so
+  /// that what goes the same way can go together. Before start(); must not block.
+  void on_round(std::function<void()> listener) { on_round_ = std::move(listener); }
   void start();
   /// Queues a request; `sink` is then called on the engine thread with every update. On error
   /// nothing was queued: kInvalidArgument = can never run here, kExhausted = queue full,
@@ -58,6 +63,7 @@ class Engine {
   const int cpu_;
   std::unique_ptr<EngineCore> core_;
   Mailbox mailbox_;
+  std::function<void()> on_round_ = [] {};
   std::atomic<Phase> phase_{Phase::kCreated};
   std::atomic<bool> stop_{false};
   mutable std::mutex stats_mutex_;
