@@ -54,7 +54,8 @@ struct TokenRequest {
   };
   std::optional<LeasedPrefix> leased;
   /// Tokens that the one choice (n_choices == 1) generated before it moved here from another
-  /// engine: its output like those to come, but no events are sent for them.
+  /// engine: its output like those to come, but no events are sent for them, and no prompt log
+  /// probabilities.
   std::vector<TokenId> output;
   /// Choices are numbered [first_choice, first_choice + n_choices); events and random numbers use
   /// the number.

@@ -8,22 +8,37 @@
 #include <cstring>
 
 namespace baton {
-Result<std::unique_ptr<Trace>> Trace::open(const std::string& path, std::string_view process_name) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+namespace {
+
+/// Labels may come from a client: nothing that ends the string or the line gets through.
+void append_quoted(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20) out += c;
+  }
+  out += '"';
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Trace>> Trace::open(const std::string& path, std::string_view process_name,
+                                           Mode mode) {
+  const int truncate = mode == Mode::kNew ? O_TRUNC : 0;
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | truncate | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return fail(ErrorCode::kIo, "--trace {}: {}", path, std::strerror(errno));
-  std::unique_ptr<Trace> trace(new Trace(fd));
+  std::unique_ptr<Trace> trace(new Trace(fd, mode));
   trace->buffer_ = fmt::format(
-      "[\n{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{},\"tid\":0,\"args\":{{\"name\":\"{}\"}"
-      "}}}",
-      ::getpid(), process_name);
+      "{}\n{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{},\"tid\":0,\"args\":{{\"name\":",
+      mode == Mode::kNew ? '[' : ',', ::getpid());
+  append_quoted(trace->buffer_, process_name);
+  trace->buffer_ += "}}";
   trace->write_locked();
   return trace;
 }
 
-Trace::Trace(int fd) : fd_(fd) {}
-
 Trace::~Trace() {
-  buffer_ += "\n]\n";
+  if (mode_ == Mode::kNew) buffer_ += "\n]\n";
   write_locked();
   ::close(fd_);
 }
@@ -33,12 +48,15 @@ void Trace::add(const TraceEvent& event) {
   fmt::format_to(
       std::back_inserter(buffer_),
       ",\n{{\"name\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},"
-      "\"args\":{{\"tokens\":{},\"requests\":[",
+      "\"args\":{{\"tokens\":{},",
       event.name, ::getpid(), ::syscall(SYS_gettid), static_cast<double>(event.begin_ns) / 1e3,
       static_cast<double>(event.end_ns - event.begin_ns) / 1e3, event.n_tokens);
+  if (event.layer) fmt::format_to(std::back_inserter(buffer_), "\"layer\":{},", *event.layer);
+  if (event.n_bytes) fmt::format_to(std::back_inserter(buffer_), "\"bytes\":{},", *event.n_bytes);
+  buffer_ += "\"requests\":[";
   for (size_t i = 0; i < event.requests.size(); ++i) {
-    fmt::format_to(std::back_inserter(buffer_), "{}\"{:016x}\"", i == 0 ? "" : ",",
-                   event.requests[i].value);
+    if (i > 0) buffer_ += ',';
+    append_quoted(buffer_, event.requests[i]);
   }
   buffer_ += "]}}";
   write_locked();  // a few µs, and a kill loses nothing
