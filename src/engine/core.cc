@@ -91,7 +91,8 @@ EngineCore::EngineCore(const EngineOptions& options, const EngineDeps& deps,
       limits_(limits),
       memory_(std::move(memory)),
       cache_(limits.n_blocks, limits.block_tokens, options.prefix_hash_seed),
-      scheduler_({.max_batch = options.max_batch,
+      scheduler_({.role = options.role,
+                  .max_batch = options.max_batch,
                   .prefill_min_tokens = options.prefill_min_tokens,
                   .exact_prefix = options.exact_prefix},
                  cache_, memory_),
@@ -102,6 +103,9 @@ EngineCore::EngineCore(const EngineOptions& options, const EngineDeps& deps,
 
 Status EngineCore::check(const TokenRequest& request) const {
   const auto bad = ErrorCode::kInvalidArgument;
+  if (options_.role == Role::kPrefill) {
+    return fail(ErrorCode::kUnsupported, "a prefill engine generates nothing: it takes sends only");
+  }
   if (request.prompt.empty()) return fail(bad, "the prompt is empty");
   if (request.n_choices < 1) return fail(bad, "n {}: must be at least 1", request.n_choices);
   const int least = request.n_prompt_logprobs ? 0 : 1;
@@ -112,6 +116,7 @@ Status EngineCore::check(const TokenRequest& request) const {
   for (const TokenId id : request.prompt) {
     if (!valid(id)) return fail(bad, "prompt token {} is not in [0, {})", id, limits_.n_vocab);
   }
+  if (auto status = check_output(request); !status) return status;
   for (const auto& [id, bias] : request.sampling.logit_bias) {
     if (!valid(id)) return fail(bad, "logit_bias token {} is not in [0, {})", id, limits_.n_vocab);
   }
@@ -128,10 +133,34 @@ Status EngineCore::check(const TokenRequest& request) const {
   return {};
 }
 
+// What a choice that moves here has generated elsewhere.
+Status EngineCore::check_output(const TokenRequest& request) const {
+  const auto bad = ErrorCode::kInvalidArgument;
+  if (request.first_choice < 0) {
+    return fail(bad, "first_choice {}: must not be negative", request.first_choice);
+  }
+  if (request.output.empty()) return {};
+  if (request.n_choices != 1) {
+    return fail(bad, "n {}: a request with output has one choice", request.n_choices);
+  }
+  if (request.output.size() >= static_cast<size_t>(request.max_tokens)) {
+    return fail(bad, "output of {} tokens: max_tokens ({}) leaves nothing to generate",
+                request.output.size(), request.max_tokens);
+  }
+  for (const TokenId id : request.output) {
+    if (id < 0 || id >= limits_.n_vocab) {
+      return fail(bad, "output token {} is not in [0, {})", id, limits_.n_vocab);
+    }
+  }
+  return {};
+}
+
 void EngineCore::add(TokenRequest request, UpdateSink sink) {
   auto state = std::make_unique<Request>();
   state->submitted_ns = request.arrival_ns != 0 ? request.arrival_ns : deps_.clock->now_ns();
   state->spec = std::move(request);
+  // They went out before the first token did.
+  if (!state->spec.output.empty()) state->spec.n_prompt_logprobs.reset();
   state->sink = std::move(sink);
   scheduler_.add(std::move(state));
 }
@@ -228,10 +257,11 @@ void EngineCore::note_admissions() {
     request.admitted_ns = now_ns;
     metrics_.queued(now_ns - request.submitted_ns);
     if (deps_.trace == nullptr) continue;
+    const std::string label = request.label();
     deps_.trace->add({.name = "queue",
                       .begin_ns = std::min(request.submitted_ns, now_ns),
                       .end_ns = now_ns,
-                      .requests = std::span(&request.spec.id, 1),
+                      .requests = std::span(&label, 1),
                       .n_tokens = request.n_prompt()});
   }
 }
@@ -239,18 +269,18 @@ void EngineCore::note_admissions() {
 void EngineCore::trace_step(int64_t end_ns) {
   if (deps_.trace == nullptr) return;
   for (const bool decodes : {false, true}) {
-    std::vector<RequestId> ids;
+    std::vector<std::string> labels;
     int64_t n_tokens = 0;
     for (const BatchItem& item : batch_.items) {
       if (item.decodes != decodes) continue;
-      ids.push_back(item.sequence->request->spec.id);
+      labels.push_back(item.sequence->request->label());
       n_tokens += item.end - item.begin;
     }
-    if (ids.empty()) continue;
+    if (labels.empty()) continue;
     deps_.trace->add({.name = decodes ? "decode" : "prefill",
                       .begin_ns = step_begin_ns_,
                       .end_ns = end_ns,
-                      .requests = ids,
+                      .requests = labels,
                       .n_tokens = n_tokens});
   }
 }

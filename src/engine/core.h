@@ -43,7 +43,7 @@ class EngineCore {
   void add(TokenRequest request, UpdateSink sink);
   /// Ends a request or one choice: blocks are free on return, events not yet emitted are dropped.
   void cancel(RequestId id, std::optional<int> choice);
-  /// /// Plans the next step: who is admitted, preempted, computed. False if there is nothing to
+  /// Plans the next step: who is admitted, preempted, computed. False if there is nothing to
   /// compute.
   bool schedule();
   /// Computes what was scheduled, and what follows from it.
@@ -70,6 +70,7 @@ class EngineCore {
   EngineCore(const EngineOptions& options, const EngineDeps& deps, const EngineLimits& limits,
              KvMemory memory);
 
+  [[nodiscard]] Status check_output(const TokenRequest& request) const;
   [[nodiscard]] bool forward(std::span<const BatchItem> items, float* logits);
   void forward_one_by_one();
   void note_admissions();

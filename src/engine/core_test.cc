@@ -407,7 +407,11 @@ TEST(Core, TracesQueuePrefillAndDecode) {
   {
     const auto trace = Trace::open(path, "engine").value();
     CoreFixture fixture({}, 1024, {}, trace.get());
-    fixture.add(make_request(random_tokens(200, 1), 3));
+    auto request = make_request(random_tokens(200, 1), 3);
+    request.label = "cmpl-\"1\"";
+    fixture.add(request);
+    request.label.clear();
+    fixture.add(request);
     fixture.run();
   }
   std::ifstream file(path);
@@ -418,10 +422,10 @@ TEST(Core, TracesQueuePrefillAndDecode) {
     for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
     return n;
   };
-  EXPECT_EQ(count("\"queue\""), 1);
+  EXPECT_EQ(count("\"queue\""), 2);
   EXPECT_EQ(count("\"prefill\""), 2) << "whole blocks, then the tail";
   EXPECT_EQ(count("\"decode\""), 2);
-  EXPECT_EQ(count("\"tokens\":192,\"requests\":[\"0000000000000001\"]"), 1);
+  EXPECT_EQ(count("\"tokens\":384,\"requests\":[\"cmpl-\\\"1\\\"\",\"0000000000000002\"]"), 1);
 }
 
 TEST(Core, RefusesWhatCanNeverRun) {
@@ -440,6 +444,13 @@ TEST(Core, RefusesWhatCanNeverRun) {
   auto stops = make_request({1}, 1);
   stops.stop_ids = {-1};
   EXPECT_EQ(message(stops), "stop token -1 is not in [0, 64)");
+  auto done = make_request({1}, 3);
+  done.output = {1, 2, 3};
+  EXPECT_EQ(message(done), "output of 3 tokens: max_tokens (3) leaves nothing to generate");
+  done.output = {1, 64};
+  EXPECT_EQ(message(done), "output token 64 is not in [0, 64)");
+  done.n_choices = 2;
+  EXPECT_EQ(message(done), "n 2: a request with output has one choice");
   const RequestId longest = fixture.add(make_request(random_tokens(100, 1), 60));
   fixture.run();
   EXPECT_EQ(fixture.tokens(longest).size(), 60U);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/role.h"
 #include "base/tensor_type.h"
 #include "kv/block_cache.h"
 
@@ -12,6 +13,9 @@ namespace baton::engine {
 
 /// Sizes and rules of one engine; Engine::create() checks them.
 struct EngineOptions {
+  /// kPrefill takes sends only. kDecode computes everything in the decode class (it needs no
+  /// prefill weights) and gives up what it would preempt: its router plans that again.
+  Role role = Role::kBoth;
   size_t kv_bytes = size_t{1} << 30;       ///< memory for KV blocks; whole blocks are made of it
   TensorType kv_type = TensorType::kBF16;  ///< kBF16 or kF32
   int context_tokens = 0;                  ///< longest sequence; 0 = as long as model and KV allow

@@ -30,14 +30,16 @@ void Scheduler::add(std::unique_ptr<Request> request) {
   BATON_CHECK(request->spec.n_choices >= 1 && !request->spec.prompt.empty());
   request->update.id = request->spec.id;
   request->order = n_added_++;
-  for (int choice = 0; choice < request->spec.n_choices; ++choice) {
+  for (int i = 0; i < request->spec.n_choices; ++i) {
     auto sequence = std::make_unique<Sequence>();
     sequence->request = request.get();
-    sequence->choice = choice;
+    sequence->choice = request->spec.first_choice + i;
     request->choices.push_back(std::move(sequence));
   }
   Sequence& leader = *request->choices.front();
   leader.tokens = request->spec.prompt;
+  const std::vector<TokenId>& output = request->spec.output;
+  leader.tokens.insert(leader.tokens.end(), output.begin(), output.end());
   const RequestId id = request->spec.id;
   const bool inserted = requests_.emplace(id, std::move(request)).second;
   BATON_CHECK(inserted, "request id {} is in use", id.value);
@@ -64,6 +66,11 @@ std::vector<RequestId> Scheduler::ids() const {
 
 bool Scheduler::prefill_class(const Request& request) const {
   return request.n_prompt() >= options_.prefill_min_tokens;
+}
+
+int Scheduler::prefill_end(const Request& request) const {
+  if (options_.role == Role::kDecode || !prefill_class(request)) return 0;
+  return whole_blocks_end(request.n_prompt());
 }
 
 int Scheduler::matchable_tokens(const Sequence& sequence) const {
@@ -111,7 +118,7 @@ void Scheduler::apply(const Admission& admission) {
   const bool allocated = cache_.allocate(admission.n_new_blocks, sequence.table);
   BATON_CHECK(allocated, "a plan that fits must be applicable");
   if (!request.prefill_end) {
-    request.prefill_end = prefill_class(request) ? whole_blocks_end(request.n_prompt()) : 0;
+    request.prefill_end = prefill_end(request);
     request.n_cached_tokens = sequence.n_computed;
     counters_.n_prefix_queries += request.n_prompt();
     counters_.n_prefix_hits += sequence.n_computed;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/role.h"
 #include "engine/kv_memory.h"
 #include "engine/sequence.h"
 #include "kv/block_cache.h"
@@ -17,6 +18,7 @@
 namespace baton::engine {
 
 struct SchedulerOptions {
+  Role role = Role::kBoth;
   int max_batch = 64;
   int prefill_min_tokens = 128;
   bool exact_prefix = false;
@@ -80,6 +82,7 @@ class Scheduler {
 
  private:
   [[nodiscard]] bool prefill_class(const Request& request) const;
+  [[nodiscard]] int prefill_end(const Request& request) const;
   [[nodiscard]] int matchable_tokens(const Sequence& sequence) const;
   [[nodiscard]] std::span<const TokenId> tree_keys(const Sequence& sequence, int n) const;
   void enqueue(Sequence& sequence);

@@ -6,10 +6,13 @@
 // is full, wait and compute what the prefix tree lacks on their own.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -30,7 +33,7 @@ enum class SequenceState {
 /// One choice. Owner: its Request; mutated by Scheduler (state, table) and PostProcessor (tokens).
 struct Sequence {
   Request* request = nullptr;
-  int choice = 0;
+  int choice = 0;  ///< its number, as events and random numbers use it
   SequenceState state = SequenceState::kFollowing;
   std::vector<TokenId> tokens;  ///< prompt, then output; empty while following
   std::vector<BlockId> table;   ///< KV blocks; hold the KV of tokens [0, n_computed)
@@ -68,6 +71,10 @@ struct Request {
   bool dirty = false;    ///< `update` waits to be sent
 
   [[nodiscard]] int n_prompt() const { return static_cast<int>(spec.prompt.size()); }
+  /// What logs and the trace call it.
+  [[nodiscard]] std::string label() const {
+    return spec.label.empty() ? fmt::format("{:016x}", spec.id.value) : spec.label;
+  }
   /// Prompt logprobs still need the logits of every prompt position: no prefix may be skipped.
   [[nodiscard]] bool needs_prompt_logits() const {
     return spec.n_prompt_logprobs.has_value() && !prompt_done;
