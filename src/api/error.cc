@@ -46,6 +46,17 @@ ApiError unsupported_media_type(std::string_view content_type) {
           .code = "unsupported_media_type"};
 }
 
+ApiError mismatch(std::string param, std::string_view what, std::string_view given,
+                  std::string_view own) {
+  std::string message =
+      fmt::format("'{}': the {} is {} here, the request names {}", param, what, own, given);
+  return {.status = 409,
+          .type = "conflict_error",
+          .message = std::move(message),
+          .param = std::move(param),
+          .code = "mismatch"};
+}
+
 ApiError from_error(const Error& error) {
   ApiError out{.status = 500, .type = "server_error", .message = error.message, .param = {}};
   switch (error.code) {

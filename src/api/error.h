@@ -44,6 +44,11 @@ template <typename... Args>
                                           std::string_view allowed);
 [[nodiscard]] ApiError unsupported_media_type(std::string_view content_type);
 
+/// 409: the request was meant for an engine other than this one, as `what` shows: `own` here,
+/// `given` in the request.
+[[nodiscard]] ApiError mismatch(std::string param, std::string_view what, std::string_view given,
+                                std::string_view own);
+
 /// How a failure below the frontend looks from outside: kExhausted → 429 with Retry-After,
 /// kUnavailable → 503, kCancelled → 503 as a server_error, kInvalidArgument → 400, kNotFound → 404,
 /// all else → 500.

@@ -166,6 +166,22 @@ JsonWriter& JsonWriter::number(float value) {
   return *this;
 }
 
+JsonWriter& JsonWriter::exact(float value) {
+  if (std::isnan(value)) return raw("\"nan\"");
+  if (std::isinf(value)) return raw(value > 0 ? "\"inf\"" : "\"-inf\"");
+  if (value == 0) return raw(std::signbit(value) ? "-0.0" : "0");
+  separate();
+  // Not the shortest text of the float: read as a double and then rounded, it could be another one.
+  fmt::format_to(std::back_inserter(out_), "{}", static_cast<double>(value));
+  return *this;
+}
+
+JsonWriter& JsonWriter::digits(uint64_t value) {
+  separate();
+  fmt::format_to(std::back_inserter(out_), "\"{}\"", value);
+  return *this;
+}
+
 JsonWriter& JsonWriter::raw(std::string_view json) {
   separate();
   out_ += json;

@@ -37,6 +37,11 @@ class JsonWriter {
   /// Shortest text that reads back as the same float; infinities and NaN, which JSON can't say, are
   /// clamped to ±9999 as vLLM does for log probabilities.
   JsonWriter& number(float value);
+  /// Text that every reader of doubles reads back as the very same float; infinities and NaN as the
+  /// strings "inf", "-inf" and "nan".
+  JsonWriter& exact(float value);
+  /// All 64 bits, as a string of decimal digits.
+  JsonWriter& digits(uint64_t value);
   JsonWriter& boolean(bool value) { return raw(value ? "true" : "false"); }
   JsonWriter& null() { return raw("null"); }
   /// `json` is already valid JSON.
