@@ -28,7 +28,7 @@ def violations(allowed: dict[str, set[str]]) -> list[str]:
             continue
         if folder in UNRESTRICTED:
             continue
-        is_test = path.stem.endswith(("_test", "_bench", "_fuzz"))
+        is_test = path.stem.endswith(("_test", "_test_support", "_bench", "_fuzz"))
         for number, line in enumerate(path.read_text().splitlines(), 1):
             match = re.match(r'\s*#include "(\w+)/', line)
             used = match and match.group(1)

@@ -1,0 +1,287 @@
+#include "router/core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace baton::router {
+namespace {
+
+double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+}  // namespace
+
+Result<std::unique_ptr<RouterCore>> RouterCore::create(const RouterOptions& options,
+                                                       const RouterDeps& deps) {
+  auto decode = make_policy(options.policy);
+  if (!decode) return tl::unexpected(decode.error());
+  auto prefill = make_policy(options.policy);
+  if (!prefill) return tl::unexpected(prefill.error());
+  return std::unique_ptr<RouterCore>(
+      new RouterCore(options, deps, std::move(*decode), std::move(*prefill)));
+}
+
+RouterCore::RouterCore(const RouterOptions& options, const RouterDeps& deps,
+                       std::unique_ptr<Policy> decode_policy,
+                       std::unique_ptr<Policy> prefill_policy)
+    : options_(options),
+      clock_(deps.clock),
+      planner_(options.planner, engines_, std::move(decode_policy), std::move(prefill_policy)),
+      metrics_(deps.metrics),
+      plans_(options.max_plans),
+      no_engine_since_ns_(deps.clock.now_ns()) {}
+
+int RouterCore::add_engine(std::string id, std::string url, EngineLink& link) {
+  return engines_.add(std::move(id), std::move(url), link);
+}
+
+void RouterCore::set_supervised(int engine, std::string url, SupervisedState state) {
+  engines_[engine].url = std::move(url);
+  engines_[engine].supervised = std::move(state);
+}
+
+Status RouterCore::check(const TokenRequest& request) const {
+  if (request.prompt.empty() || request.n_choices < 1 || request.leased ||
+      !request.output.empty() || request.first_choice != 0) {
+    return fail(ErrorCode::kInvalidArgument, "not a request that a client may make of a router");
+  }
+  if (const std::string missing = engines_.missing_for_path(); !missing.empty()) {
+    return fail(ErrorCode::kUnavailable, "{}; try again later", missing);
+  }
+  if (queue_.size() >= static_cast<size_t>(options_.max_queue)) {
+    auto full =
+        fail(ErrorCode::kExhausted,
+             "the router's queue is full ({} requests wait); try again later", queue_.size());
+    full.value().retryable = true;
+    return full;
+  }
+  return {};
+}
+
+void RouterCore::add(TokenRequest request, UpdateSink sink) {
+  const RequestId id = request.id;
+  auto client = std::make_unique<ClientRequest>();
+  client->choices.resize(static_cast<size_t>(request.n_choices));
+  client->plan = plans_.add(request.label);
+  client->plan->policy = planner_.policy_name();
+  client->plan->n_prompt = static_cast<int>(request.prompt.size());
+  client->plan->n_choices = request.n_choices;
+  client->plan->arrival_ns = request.arrival_ns;
+  client->request = std::move(request);
+  client->sink = std::move(sink);
+  const auto [it, added] = clients_.emplace(id, std::move(client));
+  BATON_CHECK(added, "request id {} is in use", id.value);
+  enqueue(*it->second, 0, it->second->request.n_choices, {});
+}
+
+void RouterCore::cancel(RequestId id, std::optional<int> choice) {
+  const auto it = clients_.find(id);
+  if (it == clients_.end()) return;
+  ClientRequest& client = *it->second;
+  const int first = choice.value_or(0);
+  const int last = choice.value_or(client.request.n_choices - 1);
+  if (first < 0 || last >= client.request.n_choices) return;
+  for (int c = first; c <= last; ++c) client.choices[static_cast<size_t>(c)].ended = true;
+
+  const std::set<RequestId> attempts = client.attempts;
+  for (const RequestId attempt_id : attempts) {
+    Attempt& attempt = *find(attempt_id);
+    std::vector<int> closed;
+    for (int c = first; c <= last; ++c) {
+      if (attempt.is_open(c)) closed.push_back(c);
+    }
+    if (closed.empty()) continue;
+    if (attempt.n_open() == static_cast<int>(closed.size())) {
+      end_attempt(attempt, {PartOutcome::kCancelled, "by the client"});
+      continue;
+    }
+    for (const int c : closed) {
+      attempt.close(c);
+      // Before start_generate is sent no engine knows of choices; start() tells it then.
+      if (attempt.state == AttemptState::kRunning) {
+        engines_[attempt.decode].link->cancel(attempt.id, c);
+      }
+    }
+  }
+  forget_if_ended(client);
+}
+
+void RouterCore::end_all(const std::string& message) {
+  std::vector<ClientRequest*> open;
+  for (const auto& [id, client] : clients_) open.push_back(client.get());
+  for (ClientRequest* client : open) fail_request(*client, ErrorCode::kUnavailable, message);
+}
+
+void RouterCore::tick() {
+  expire_path();
+  const int64_t now_ns = clock_.now_ns();
+  for (int i = 0; i < engines_.size(); ++i) {
+    int64_t& until_ns = engines_[i].load.full_until_ns;
+    if (until_ns == 0 || until_ns > now_ns) continue;
+    until_ns = 0;
+    dirty_ = true;
+  }
+  // Refused work is back in the queue after a dispatch, with its engine paused: so this ends.
+  while (std::exchange(dirty_, false)) dispatch();
+}
+
+std::optional<int64_t> RouterCore::deadline() const {
+  if (dirty_) return clock_.now_ns();
+  if (queue_.empty()) return std::nullopt;
+  std::optional<int64_t> out;
+  if (no_engine_since_ns_) out = *no_engine_since_ns_ + options_.path_timeout_ns;
+  for (int i = 0; i < engines_.size(); ++i) {
+    const int64_t until_ns = engines_[i].load.full_until_ns;
+    if (until_ns != 0) out = std::min(out.value_or(until_ns), until_ns);
+  }
+  return out;
+}
+
+void RouterCore::on_up(int engine, const EngineInfo& info) {
+  Engine& one = engines_[engine];
+  const bool another = one.info.incarnation != 0 && one.info.incarnation != info.incarnation;
+  one.up = true;
+  one.info = info;
+  one.state = {};
+  one.load.full_until_ns = 0;
+  metrics_.engine(one.id, info.role);
+  if (another) {
+    ++one.n_restarts;
+    metrics_.restarted(one.id);
+  }
+  spdlog::info("{} is up at {}", one.title(), one.url);
+  update_path();
+}
+
+void RouterCore::on_down(int engine, const std::string& reason) {
+  Engine& one = engines_[engine];
+  if (!one.up) {
+    one.last_error = reason;
+    return;
+  }
+  one.up = false;
+  one.last_error = reason;
+  spdlog::warn("{} is down: {}", one.title(), reason);
+  update_path();
+
+  // In order of age, so that the same run always goes the same way.
+  std::set<RequestId> generating;
+  std::set<RequestId> sending;
+  for (const auto& [id, attempt] : attempts_) {
+    if (attempt->decode == engine) generating.insert(id);
+  }
+  for (const auto& [id, send] : sends_) {
+    if (send.engine == engine) sending.insert(id);
+  }
+  for (const RequestId id : generating) {
+    Attempt* attempt = find(id);
+    if (attempt == nullptr) continue;  // its request has ended with another of its attempts
+    retry(*attempt, {RetryReason::kEngineDown, fmt::format("{} is down: {}", one.title(), reason)});
+  }
+  for (const RequestId id : sending) {
+    on_sent(id, fail(ErrorCode::kUnavailable, "{} is down: {}", one.title(), reason));
+  }
+}
+
+void RouterCore::on_state(int engine, const EngineState& state) {
+  Engine& one = engines_[engine];
+  const bool was_ready = one.ready();
+  one.state = state;
+  if (!state.reason.empty()) one.last_error = state.reason;
+  if (was_ready != one.ready()) update_path();
+}
+
+std::optional<std::string> RouterCore::plan_json(const std::string& label) const {
+  const PlanRecord* plan = plans_.find(label);
+  if (plan == nullptr) return std::nullopt;
+  std::vector<std::string> ids;
+  for (int i = 0; i < engines_.size(); ++i) ids.push_back(engines_[i].id);
+  return plan->json(ids);
+}
+
+void RouterCore::enqueue(ClientRequest& client, int first_choice, int n_choices, Lineage lineage) {
+  auto attempt = std::make_unique<Attempt>();
+  attempt->id = RequestId{++n_attempt_ids_};
+  attempt->client = &client;
+  attempt->first_choice = first_choice;
+  for (int c = first_choice; c < first_choice + n_choices; ++c) {
+    attempt->open.push_back(!client.choices[static_cast<size_t>(c)].ended);
+  }
+  attempt->lineage = std::move(lineage);
+  attempt->record = client.plan->add_attempt();
+  AttemptRecord& record = *attempt->record;
+  record.first_choice = first_choice;
+  record.n_choices = n_choices;
+  record.n_resumed_tokens =
+      static_cast<int>(client.choices[static_cast<size_t>(first_choice)].tokens.size());
+  record.queued_ns = clock_.now_ns();
+  client.attempts.insert(attempt->id);
+  queue_.insert({client.request.priority, client.request.arrival_ns, attempt->id});
+  attempts_.emplace(attempt->id, std::move(attempt));
+  dirty_ = true;
+}
+
+void RouterCore::dispatch() {
+  for (auto it = queue_.begin(); it != queue_.end();) {
+    Attempt& attempt = *find(it->id);
+    ++it;  // the attempt may leave the queue
+    if (!try_place(attempt)) break;
+  }
+}
+
+bool RouterCore::try_place(Attempt& attempt) {
+  const int64_t begin_ns = clock_.now_ns();
+  Placement placement = planner_.pick_decode(attempt, preparing_.n_requests, begin_ns);
+  switch (placement.kind) {
+    case Placement::Kind::kPlaced:
+      metrics_.decided(seconds(clock_.now_ns() - begin_ns));
+      place(attempt, std::move(placement.pick));
+      return true;
+    case Placement::Kind::kPrefillFull:
+      return true;
+    case Placement::Kind::kDecodeFull:
+      // One that is kept away from some engine must not keep others from it.
+      return !attempt.lineage.failed.empty() || !attempt.lineage.unfit.empty();
+    case Placement::Kind::kUnfit:
+      fail_request(*attempt.client, ErrorCode::kInvalidArgument, attempt.lineage.why_unfit);
+      // Attempts of the same request have left the queue too: begin again.
+      dirty_ = true;
+      return false;
+    case Placement::Kind::kNobody:
+      return false;
+  }
+  return false;
+}
+
+void RouterCore::pause(int engine) {
+  engines_[engine].load.full_until_ns = clock_.now_ns() + options_.full_pause_ns;
+}
+
+void RouterCore::update_path() {
+  if (engines_.any_can_decode()) {
+    no_engine_since_ns_.reset();
+  } else if (!no_engine_since_ns_) {
+    no_engine_since_ns_ = clock_.now_ns();
+  }
+  dirty_ = true;
+}
+
+void RouterCore::expire_path() {
+  if (!no_engine_since_ns_ || queue_.empty()) return;
+  const int64_t waited_ns = clock_.now_ns() - *no_engine_since_ns_;
+  if (waited_ns < options_.path_timeout_ns) return;
+  while (!queue_.empty()) {
+    fail_request(*find(queue_.begin()->id)->client, ErrorCode::kUnavailable,
+                 fmt::format("no engine that could generate came back within {} s",
+                             waited_ns / 1'000'000'000));
+  }
+}
+
+Attempt* RouterCore::find(RequestId id) {
+  const auto it = attempts_.find(id);
+  return it == attempts_.end() ? nullptr : it->second.get();
+}
+
+}  // namespace baton::router
