@@ -54,7 +54,16 @@ void copy_streaming(std::byte* to, std::span<const std::byte> from) {
 }
 
 void copy_out(std::byte* to, std::span<const std::byte> from) {
-  if (!from.empty()) std::memcpy(to, from.data(), from.size());
+  // Measured (Xeon of 2023, pieces of 12 KiB to 1 MiB): into memory that no cache holds, as the
+  // blocks of a KV pool are, streaming runs at twice the rate of memcpy (7 to 9 beside 3.7 to 4.6
+  // GB/s), because a line needn't be read before it is written; into 8 MiB that are used again and
+  // again, at 0.8 to 1.2 of it. put_bench.cc has both.
+  constexpr size_t kMinStreamingBytes = 4096;
+  if (from.size() >= kMinStreamingBytes) {
+    copy_streaming(to, from);
+  } else if (!from.empty()) {
+    std::memcpy(to, from.data(), from.size());
+  }
 }
 
 }  // namespace baton::shmem
