@@ -117,7 +117,7 @@ TEST(MicroservingMalformed, RemoteSend) {
          {"/to/incarnation", 17, "to.incarnation"},
          {"/to/layout_hash", kRemove, "to.layout_hash"},
          {"/to/window_slot", kRemove, "to.window_slot"},
-         {"/to/window_slot", -1, "to.window_slot"},
+         {"/to/window_slot", -2, "to.window_slot"},
          {"/to/window_tag", nullptr, "to.window_tag"},
          {"/to/blocks", kRemove, "to.blocks"},
          {"/to/blocks", json::array({4}), "to.blocks"},

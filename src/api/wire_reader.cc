@@ -113,7 +113,8 @@ KvAddress WireReader::address(std::string_view key) {
   out.pe = Pe{part.integer("pe", {0, kInt32Max})};
   out.incarnation = part.digits("incarnation");
   out.layout_hash = part.digits("layout_hash");
-  out.window_slot = part.integer("window_slot", {0, kInt32Max});
+  // -1: there is nothing to be put, so no window.
+  out.window_slot = part.integer("window_slot", {-1, kInt32Max});
   out.window_tag = part.digits("window_tag");
   for (const TokenId block : part.ids("blocks", static_cast<int>(kInt32Max))) {
     out.blocks.push_back(BlockId{block});
