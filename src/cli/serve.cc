@@ -7,6 +7,7 @@
 #include <fstream>
 #include <random>
 
+#include "api/json_writer.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/loaded_model.h"
@@ -62,29 +63,24 @@ Status check_memory(const model::Transformer& model, const ServeOptions& options
               options.flags.kv_memory, available >> 20, model.weights_bytes() >> 20);
 }
 
-std::string json_quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) out += c;
-  }
-  return out + '"';
-}
-
 std::string version_json(const model::Transformer& model, linalg::KernelSet kernels) {
-  std::string gemms;
+  api::JsonWriter json;
+  json.begin_object();
+  json.key("version").string(kVersion).key("commit").string(kCommit);
+  json.key("build").string(kBuildFlags);
+  json.key("cpu_features").string(describe(cpu_features()));
+  json.key("kernels").string(linalg::name(kernels));
+  json.key("gemms").begin_array();
   for (const auto& gemm : model.gemms()) {
-    gemms += fmt::format(
-        "{}{{\"name\":{},\"phase\":\"{}\",\"implementation\":{},\"matrices\":{},\"bytes\":{}}}",
-        gemms.empty() ? "" : ",", json_quoted(gemm.name),
-        gemm.kernel_class == linalg::KernelClass::kPrefill ? "prefill" : "decode",
-        json_quoted(gemm.implementation), gemm.n_matrices, gemm.bytes);
+    const bool prefill = gemm.kernel_class == linalg::KernelClass::kPrefill;
+    json.begin_object().key("name").string(gemm.name);
+    json.key("phase").string(prefill ? "prefill" : "decode");
+    json.key("implementation").string(gemm.implementation);
+    json.key("matrices").integer(gemm.n_matrices);
+    json.key("bytes").integer(static_cast<int64_t>(gemm.bytes)).end_object();
   }
-  return fmt::format(
-      "{{\"version\":{},\"commit\":{},\"build\":{},\"cpu_features\":{},\"kernels\":{},\"gemms\":[{}"
-      "]}}",
-      json_quoted(kVersion), json_quoted(kCommit), json_quoted(kBuildFlags),
-      json_quoted(describe(cpu_features())), json_quoted(linalg::name(kernels)), gemms);
+  json.end_array().end_object();
+  return json.take();
 }
 
 TensorType kv_type(const ServeFlags& flags, linalg::KernelSet kernels) {
