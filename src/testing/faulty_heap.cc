@@ -79,7 +79,9 @@ Status FaultyHeap::run(const HeapOperation& asked, std::span<const Piece> pieces
     lock.unlock();
     return apply(operation, pieces);
   }
-  Waiting waiting{.operation = operation, .overtake = fault.overtake};
+  Waiting waiting;
+  waiting.operation = operation;
+  waiting.overtake = fault.overtake;
   for (const Piece& piece : pieces) {
     waiting.bytes.emplace_back(piece.bytes.begin(), piece.bytes.end());
     waiting.pieces.push_back({piece.offset, waiting.bytes.back()});
