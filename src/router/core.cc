@@ -28,6 +28,7 @@ RouterCore::RouterCore(const RouterOptions& options, const RouterDeps& deps,
                        std::unique_ptr<Policy> prefill_policy)
     : options_(options),
       clock_(deps.clock),
+      trace_(deps.trace),
       planner_(options.planner, engines_, std::move(decode_policy), std::move(prefill_policy)),
       metrics_(deps.metrics),
       plans_(options.max_plans),
@@ -43,21 +44,25 @@ void RouterCore::set_supervised(int engine, std::string url, SupervisedState sta
 }
 
 Status RouterCore::check(const TokenRequest& request) const {
+  if (Status ok = check_shape(request); !ok) return ok;
+  return check_room(engines_.missing_for_path(), queue_.size());
+}
+
+Status RouterCore::check_shape(const TokenRequest& request) {
   if (request.prompt.empty() || request.n_choices < 1 || request.leased ||
       !request.output.empty() || request.first_choice != 0) {
     return fail(ErrorCode::kInvalidArgument, "not a request that a client may make of a router");
   }
-  if (const std::string missing = engines_.missing_for_path(); !missing.empty()) {
-    return fail(ErrorCode::kUnavailable, "{}; try again later", missing);
-  }
-  if (queue_.size() >= static_cast<size_t>(options_.max_queue)) {
-    auto full =
-        fail(ErrorCode::kExhausted,
-             "the router's queue is full ({} requests wait); try again later", queue_.size());
-    full.value().retryable = true;
-    return full;
-  }
   return {};
+}
+
+Status RouterCore::check_room(const std::string& missing, size_t n_queued) const {
+  if (!missing.empty()) return fail(ErrorCode::kUnavailable, "{}; try again later", missing);
+  if (n_queued < static_cast<size_t>(options_.max_queue)) return {};
+  auto full = fail(ErrorCode::kExhausted,
+                   "the router's queue is full ({} requests wait); try again later", n_queued);
+  full.value().retryable = true;
+  return full;
 }
 
 void RouterCore::add(TokenRequest request, UpdateSink sink) {

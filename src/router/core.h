@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "base/trace.h"
 #include "router/attempt.h"
 #include "router/engine_link.h"
 #include "router/engine_table.h"
@@ -42,6 +43,7 @@ struct RouterOptions {
 struct RouterDeps {
   const Clock& clock;
   MetricsRegistry& metrics;
+  Trace* trace = nullptr;  ///< gets a `queue` event for the time in the router's queue; may be null
 };
 
 /// Single-threaded; the links are used from, and call back on, the same thread. Links outlive the
@@ -57,9 +59,12 @@ class RouterCore final : public EngineListener {
   int add_engine(std::string id, std::string url, EngineLink& link);
   void set_supervised(int engine, std::string url, SupervisedState state);
 
-  /// Whether a request would be taken now: kUnavailable = no full path, kExhausted = queue full
-  /// (retryable), kInvalidArgument = not a client's request (it has a lease, say).
+  /// Whether a request would be taken now: all of the two below.
   [[nodiscard]] Status check(const TokenRequest& request) const;
+  /// kInvalidArgument: not a client's request (it has a lease, say).
+  [[nodiscard]] static Status check_shape(const TokenRequest& request);
+  /// kUnavailable: no full path, as `missing` is; kExhausted: queue full (retryable). Thread-safe.
+  [[nodiscard]] Status check_room(const std::string& missing, size_t n_queued) const;
   /// Takes it, whatever check() says; `sink` gets everything of it from now on, inside of calls of
   /// the core. The id is one that no open request has.
   void add(TokenRequest request, UpdateSink sink);
@@ -121,6 +126,7 @@ class RouterCore final : public EngineListener {
 
   // core_verbs.cc: the verbs and their answers.
   void place(Attempt& attempt, PickRecord pick);
+  void trace_queue(const Attempt& attempt);
   void prepare(Attempt& attempt);
   void on_prepared(RequestId id, int engine, Result<PreparedReceive> result);
   [[nodiscard]] std::string fault_of(const Attempt& attempt, const PreparedReceive& prepared) const;
@@ -150,6 +156,7 @@ class RouterCore final : public EngineListener {
 
   const RouterOptions options_;
   const Clock& clock_;
+  Trace* const trace_;
   EngineTable engines_;
   EngineLoad preparing_;  ///< attempts that may ask for a place on a prefill engine yet
   Planner planner_;

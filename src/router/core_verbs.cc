@@ -1,4 +1,5 @@
 // The verbs that run an attempt, and the engines' answers to them.
+#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -14,6 +15,7 @@ void RouterCore::place(Attempt& attempt, PickRecord pick) {
   attempt.decode_ticket = LoadTicket(engine.load, attempt.n_choices());
   attempt.record->decode = std::move(pick);
   attempt.record->picked_ns = clock_.now_ns();
+  if (trace_ != nullptr) trace_queue(attempt);
 
   if (engine.info.role == Role::kBoth) {
     return start(attempt, PlanReason::kBothRoles, std::nullopt);
@@ -28,6 +30,15 @@ void RouterCore::place(Attempt& attempt, PickRecord pick) {
   attempt.end = end;
   attempt.record->end = end;
   prepare(attempt);
+}
+
+void RouterCore::trace_queue(const Attempt& attempt) {
+  const std::string& label = attempt.client->request.label;
+  trace_->add({.name = "queue",
+               .begin_ns = attempt.record->queued_ns,
+               .end_ns = attempt.record->picked_ns,
+               .requests = std::span(&label, 1),
+               .n_tokens = attempt.client->n_prompt()});
 }
 
 void RouterCore::prepare(Attempt& attempt) {
