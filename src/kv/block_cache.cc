@@ -57,8 +57,9 @@ int BlockCache::available() const { return impl_->pool.n_free() + impl_->tree.n_
 
 BlockCounts BlockCache::counts() const {
   return {.free = impl_->pool.n_free(),
-          .used = n_blocks() - available(),
-          .cached = impl_->tree.n_idle()};
+          .used = n_blocks() - available() - impl_->pool.n_leased(),
+          .cached = impl_->tree.n_idle(),
+          .leased = impl_->pool.n_leased()};
 }
 
 int BlockCache::match_tokens(std::span<const TokenId> tokens) const {
@@ -104,6 +105,14 @@ void BlockCache::retain(std::span<const BlockId> blocks) {
 // Last block first, so that a prefix outlives what was built on it.
 void BlockCache::release(std::span<const BlockId> blocks) {
   for (size_t i = blocks.size(); i-- > 0;) impl_->drop(blocks[i]);
+}
+
+void BlockCache::mark_leased(std::span<const BlockId> blocks) {
+  for (const BlockId block : blocks) impl_->pool.add_lease(block);
+}
+
+void BlockCache::unmark_leased(std::span<const BlockId> blocks) {
+  for (const BlockId block : blocks) impl_->pool.drop_lease(block);
 }
 
 bool BlockCache::shared(BlockId block) const {

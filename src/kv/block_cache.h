@@ -1,9 +1,10 @@
 // The KV blocks of one engine: who holds them, what is cached, what can be evicted. Pure logic.
 //
 // A block is in exactly one state: free, used (some request holds it; it may be in the prefix tree
-// too) or cached (only the prefix tree knows it; evictable, least recently used first). A block
-// that only the tree knows counts as used as long as a block after it in the tree is: it can't be
-// evicted before that one. (Happens when two requests computed the same prefix at the same time.)
+// too), leased (held by leases only, for KV that another engine sends) or cached (only the prefix
+// tree knows it; evictable, least recently used first). A block that only the tree knows counts as
+// used as long as a block after it in the tree is: it can't be evicted before that one. (Happens
+// when two requests computed the same prefix at the same time.)
 //
 // Below: BlockPool (block_pool.h) counts holders, PrefixTree (prefix_tree.h) knows tokens and LRU.
 #pragma once
@@ -21,10 +22,11 @@ struct BlockCounts {
   int free = 0;
   int used = 0;
   int cached = 0;
+  int leased = 0;
 };
 
 /// Block pool + prefix tree of one engine. Owner: the engine thread (thread-compatible).
-/// Invariant: free + used + cached = n_blocks.
+/// Invariant: free + used + cached + leased = n_blocks.
 class BlockCache {
  public:
   /// `hash_seed` has no influence on results; a random one keeps clients from sending prompts whose
@@ -54,6 +56,9 @@ class BlockCache {
   /// Drops one reference of each block. Without holders a block becomes cached if the tree has it,
   /// else free. Later blocks of a table become evictable before earlier ones.
   void release(std::span<const BlockId> blocks);
+  /// One hold on each block becomes a lease's, or a request's again.
+  void mark_leased(std::span<const BlockId> blocks);
+  void unmark_leased(std::span<const BlockId> blocks);
   /// More than one holder, or in the prefix tree: writing it needs a copy first.
   [[nodiscard]] bool shared(BlockId block) const;
 

@@ -60,6 +60,14 @@ class Twins {
     cache_.release(table);
     naive_.release(table);
   }
+  void mark_leased(const Table& table) {
+    cache_.mark_leased(table);
+    naive_.change_leases(table, 1);
+  }
+  void unmark_leased(const Table& table) {
+    cache_.unmark_leased(table);
+    naive_.change_leases(table, -1);
+  }
   void clear_cached() {
     cache_.clear_cached();
     naive_.clear_cached();
@@ -71,7 +79,8 @@ class Twins {
     ASSERT_EQ(counts.free, expected.free);
     ASSERT_EQ(counts.used, expected.used);
     ASSERT_EQ(counts.cached, expected.cached);
-    ASSERT_EQ(counts.free + counts.used + counts.cached, geometry_.n_blocks);
+    ASSERT_EQ(counts.leased, expected.leased);
+    ASSERT_EQ(counts.free + counts.used + counts.cached + counts.leased, geometry_.n_blocks);
     ASSERT_EQ(cache_.available(), naive_.available());
     for (int i = 0; i < geometry_.n_blocks; ++i) {
       ASSERT_EQ(cache_.shared(BlockId{i}), naive_.shared(BlockId{i})) << i;
@@ -103,6 +112,7 @@ class Twins {
 struct Running {
   Tokens tokens;
   Table table;
+  bool leased = false;
 };
 
 // Every sequence of kSteps steps of two requests over all prompts of 1 to 3 tokens in {0, 1}.
@@ -199,7 +209,10 @@ class RandomEngine {
       twins_.check_match(tokens());
       check_holders();
     }
-    for (const Running& running : running_) twins_.release(running.table);
+    for (Running& running : running_) {
+      drop_lease(running);
+      twins_.release(running.table);
+    }
     twins_.check();
     twins_.drain();
   }
@@ -223,7 +236,7 @@ class RandomEngine {
   }
 
   void step() {
-    const int kind = below(16);
+    const int kind = below(18);
     if (kind == 0) return twins_.clear_cached();
     if (kind < 6 || running_.empty()) return admit();
     const auto i = static_cast<size_t>(below(static_cast<int>(running_.size())));
@@ -231,11 +244,23 @@ class RandomEngine {
     if (kind < 11) return grow(running_[i]);
     if (kind < 12) {
       twins_.retain(running_[i].table);
-      running_.push_back(running_[i]);
+      running_.push_back({running_[i].tokens, running_[i].table});
       return;
     }
+    if (kind >= 16) return toggle_lease(running_[i]);
+    drop_lease(running_[i]);
     twins_.release(running_[i].table);
     running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
+  }
+
+  void toggle_lease(Running& running) {
+    if (running.leased) return drop_lease(running);
+    twins_.mark_leased(running.table);
+    running.leased = true;
+  }
+  void drop_lease(Running& running) {
+    if (running.leased) twins_.unmark_leased(running.table);
+    running.leased = false;
   }
 
   void admit() {
@@ -255,6 +280,7 @@ class RandomEngine {
   /// One more token. A tail block that others hold too must be replaced first, as an engine would
   /// copy it.
   void grow(Running& running) {
+    if (running.leased) return;
     const size_t n_full = running.tokens.size() / static_cast<size_t>(geometry_.block_tokens);
     if (n_full < running.table.size()) {
       if (twins_.n_holders(running.table[n_full]) > 1) return;

@@ -28,7 +28,10 @@ class NaiveBlockCache {
     BlockCounts counts;
     counts.free = static_cast<int>(free_.size());
     for (const Block& block : blocks_) counts.cached += idle(block) ? 1 : 0;
-    counts.used = static_cast<int>(blocks_.size()) - counts.free - counts.cached;
+    for (const Block& block : blocks_) {
+      counts.leased += block.n_holders > 0 && block.n_leases == block.n_holders ? 1 : 0;
+    }
+    counts.used = static_cast<int>(blocks_.size()) - counts.free - counts.cached - counts.leased;
     return counts;
   }
   [[nodiscard]] int available() const { return counts().free + counts().cached; }
@@ -61,6 +64,9 @@ class NaiveBlockCache {
       note_idle();
     }
   }
+  void change_leases(std::span<const BlockId> table, int by) {
+    for (const BlockId id : table) block(id).n_leases += by;
+  }
   bool allocate(int n, std::vector<BlockId>& table) {
     if (n > available()) return false;
     for (int i = 0; i < n; ++i) {
@@ -90,6 +96,7 @@ class NaiveBlockCache {
   static constexpr int64_t kNotIdle = std::numeric_limits<int64_t>::max();
   struct Block {
     int n_holders = 0;
+    int n_leases = 0;
     std::optional<Tokens> prefix;  ///< set = in the tree
     int64_t idle_since = kNotIdle;
   };
