@@ -26,6 +26,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& path,
   const kv::KvLayout layout = out->model_->kv_layout(out->n_blocks_, options.kv_type);
   // Not zero: what was never written must never matter.
   out->memory_.assign(layout.total_bytes(), std::byte{0x7f});
+  out->layout_ = layout;
   out->model_->bind_kv(layout, out->memory_.data());
   return out;
 }
@@ -39,6 +40,10 @@ std::vector<BlockId> LoadedModel::new_table(int n_tokens) {
     table.push_back(BlockId{n % 2 == 0 ? n / 2 : n_blocks_ - 1 - n / 2});
   }
   return table;
+}
+
+std::span<const std::byte> LoadedModel::kv_block(int layer, BlockId block) const {
+  return std::span(memory_).subspan(layout_.offset(layer, block), layout_.block_bytes());
 }
 
 void LoadedModel::forget_tables() { n_used_ = 0; }

@@ -31,6 +31,8 @@ class LoadedModel {
 
   /// Blocks for `n_tokens` tokens, never handed out before (spread over the memory, not in order).
   [[nodiscard]] std::vector<BlockId> new_table(int n_tokens);
+  /// K and V of one block in one layer.
+  [[nodiscard]] std::span<const std::byte> kv_block(int layer, BlockId block) const;
   /// All blocks may be handed out again.
   void forget_tables();
 
@@ -58,6 +60,7 @@ class LoadedModel {
   linalg::Workspace workspace_;
   linalg::Context context_;
   std::unique_ptr<Transformer> model_;
+  kv::KvLayout layout_;
   std::vector<std::byte> memory_;
   int n_blocks_ = 0;
   int n_used_ = 0;

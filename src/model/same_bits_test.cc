@@ -196,6 +196,51 @@ TEST_P(SameBits, InABatchWhereRowsWantNoLogits) {
   }
 }
 
+/// Copies the KV of one class's blocks, layer by layer, as soon as it is there.
+class Copier final : public LayerHook {
+ public:
+  Copier(LoadedModel& model, std::vector<BlockId> blocks)
+      : model_(model), blocks_(std::move(blocks)) {}
+  void on_layer_begin(int layer, KernelClass) override { EXPECT_EQ(layer, n_begun_++); }
+  void on_kv_stored(int layer, KernelClass kernel_class) override {
+    EXPECT_EQ(kernel_class, KernelClass::kPrefill);
+    EXPECT_EQ(layer, n_begun_ - 1);
+    for (const BlockId block : blocks_) {
+      const auto kv = model_.kv_block(layer, block);
+      copied.insert(copied.end(), kv.begin(), kv.end());
+    }
+  }
+  void on_layer_end(int layer, KernelClass) override { EXPECT_EQ(layer, n_begun_ - 1); }
+
+  std::vector<std::byte> copied;
+
+ private:
+  LoadedModel& model_;
+  std::vector<BlockId> blocks_;
+  int n_begun_ = 0;
+};
+
+// What is sent while later layers are computed is what lies there in the end.
+TEST_P(SameBits, KvIsCompleteWhenTheHookIsCalled) {
+  const std::vector<TokenId> ids = random_ids(kPromptTokens, 1);
+  const auto model = load(2);
+  ASSERT_NE(model, nullptr);
+  const auto table = model->new_table(kPrefilled);
+  Copier copier(*model, table);
+  const SeqSlice slice{table, 0, std::span(ids).first(size_t(kPrefilled)), KernelClass::kPrefill,
+                       0};
+  model->model().forward({&slice, 1}, nullptr, &copier);
+  std::vector<std::byte> expected;
+  for (int layer = 0; layer < model->model().spec().n_layers(); ++layer) {
+    for (const BlockId block : table) {
+      const auto kv = model->kv_block(layer, block);
+      expected.insert(expected.end(), kv.begin(), kv.end());
+    }
+  }
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(copier.copied, expected);
+}
+
 std::string param_name(const ::testing::TestParamInfo<Param>& info) {
   std::string name = std::get<0>(info.param);
   for (char& c : name) {

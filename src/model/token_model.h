@@ -23,6 +23,19 @@ struct SeqSlice {
   int n_logits = 0;
 };
 
+/// Told how a forward pass gets on, so that KV can be sent while later layers are computed. A batch
+/// with slices of both classes runs through all layers twice, in the prefill class first. Called on
+/// the thread of forward(), which goes on when the call returns.
+class LayerHook {
+ public:
+  virtual ~LayerHook() = default;
+  virtual void on_layer_begin(int layer, linalg::KernelClass kernel_class) = 0;
+  /// K and V of all slices of this class lie in the KV memory of this layer; nothing else of the
+  /// layer that needs them has been computed.
+  virtual void on_kv_stored(int layer, linalg::KernelClass kernel_class) = 0;
+  virtual void on_layer_end(int layer, linalg::KernelClass kernel_class) = 0;
+};
+
 /// Owner: the engine thread (thread-compatible).
 class TokenModel {
  public:
@@ -36,7 +49,8 @@ class TokenModel {
   virtual void bind_kv(const kv::KvLayout& layout, std::byte* memory) = 0;
   /// One forward pass. `logits` [sum of n_logits, n_vocab], in the order of the slices; caller's
   /// memory. Logits and KV of a slice have the same bits whatever else is in the batch.
-  virtual void forward(std::span<const SeqSlice> slices, float* logits) = 0;
+  virtual void forward(std::span<const SeqSlice> slices, float* logits,
+                       LayerHook* hook = nullptr) = 0;
 };
 
 }  // namespace baton::model

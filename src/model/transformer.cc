@@ -156,7 +156,7 @@ void Transformer::gather(std::span<const SeqSlice> slices, KernelClass kernel_cl
   }
 }
 
-void Transformer::forward(std::span<const SeqSlice> slices, float* logits) {
+void Transformer::forward(std::span<const SeqSlice> slices, float* logits, LayerHook* hook) {
   BATON_CHECK(!kv_.empty(), "bind_kv() comes first");
   // Prefill first: where a batch has a prompt's last chunk and its tail, the tail reads that
   // chunk's KV.
@@ -176,21 +176,27 @@ void Transformer::forward(std::span<const SeqSlice> slices, float* logits) {
                           .branch = take(spec().hidden),
                           .gate_up = take(int64_t{2} * spec().ffn),
                           .activated = take(spec().ffn)};
-    const Weights& packed = weights(kernel_class);
-
     linalg::embed(context_, checkpoint_.embedding, group_.tokens, spec().embedding_scale, x);
-    for (int layer = 0; layer < spec().n_layers(); ++layer) {
-      attention_branch(layer, packed[size_t(layer)], buffers, x);
-      mlp_branch(layer, packed[size_t(layer)], buffers, x);
-    }
+    run_layers(buffers, x, hook);
     head(buffers, x, logits);
     workspace.rewind(mark);
   }
 }
 
+void Transformer::run_layers(const Buffers& buffers, float* x, LayerHook* hook) {
+  const KernelClass kernel_class = group_.kernel_class;
+  const Weights& packed = weights(kernel_class);
+  for (int layer = 0; layer < spec().n_layers(); ++layer) {
+    if (hook != nullptr) hook->on_layer_begin(layer, kernel_class);
+    attention_branch(layer, packed[size_t(layer)], buffers, x, hook);
+    mlp_branch(layer, packed[size_t(layer)], buffers, x);
+    if (hook != nullptr) hook->on_layer_end(layer, kernel_class);
+  }
+}
+
 /// x += post_norm(W_o attention(rope(norm(q)), rope(norm(k)), v)), q|k|v = W_qkv norm(x).
 void Transformer::attention_branch(int layer, const LayerWeights& weights, const Buffers& buffers,
-                                   float* x) {
+                                   float* x, LayerHook* hook) {
   const ModelSpec& s = spec();
   const LayerTensors& tensors = checkpoint_.layers[size_t(layer)];
   const LayerSpec& layer_spec = s.layers[size_t(layer)];
@@ -216,6 +222,7 @@ void Transformer::attention_branch(int layer, const LayerWeights& weights, const
   linalg::rope(context_, table, style, group_.positions, k_heads);
 
   linalg::store_kv(context_, kv, group_.seqs, {k, stride}, {v, stride});
+  if (hook != nullptr) hook->on_kv_stored(layer, group_.kernel_class);
   if (layer + 1 == s.n_layers()) {
     keep_output_rows(buffers, x);
     n_rows = group_.n_rows();

@@ -50,7 +50,7 @@ class Transformer final : public TokenModel {
   [[nodiscard]] int context_length() const override { return context_length_; }
   [[nodiscard]] kv::KvLayout kv_layout(int n_blocks, TensorType type) const override;
   void bind_kv(const kv::KvLayout& layout, std::byte* memory) override;
-  void forward(std::span<const SeqSlice> slices, float* logits) override;
+  void forward(std::span<const SeqSlice> slices, float* logits, LayerHook* hook = nullptr) override;
 
   [[nodiscard]] const ModelSpec& spec() const { return checkpoint_.spec; }
   [[nodiscard]] std::vector<GemmInfo> gemms() const;
@@ -99,7 +99,9 @@ class Transformer final : public TokenModel {
 
   void gather(std::span<const SeqSlice> slices, linalg::KernelClass kernel_class);
   void grow_rope_tables(int n_positions);
-  void attention_branch(int layer, const LayerWeights& weights, const Buffers& buffers, float* x);
+  void run_layers(const Buffers& buffers, float* x, LayerHook* hook);
+  void attention_branch(int layer, const LayerWeights& weights, const Buffers& buffers, float* x,
+                        LayerHook* hook);
   void keep_output_rows(const Buffers& buffers, float* x);
   void mlp_branch(int layer, const LayerWeights& weights, const Buffers& buffers, float* x);
   void head(const Buffers& buffers, const float* x, float* logits);

@@ -71,19 +71,21 @@ uint64_t StandInModel::read_chain(const model::SeqSlice& slice, int layer) {
   return chain;
 }
 
-float* StandInModel::forward_slice(const model::SeqSlice& slice, float* logits) {
-  const int n = static_cast<int>(slice.tokens.size());
-  std::vector<uint64_t> seen(slice.tokens.size(), 0);
-  for (int layer = 0; layer < layout_.n_layers; ++layer) {
-    uint64_t chain = read_chain(slice, layer);
-    for (int i = 0; i < n; ++i) {
-      const Entry entry = link(chain, layer, slice.begin + i, slice.tokens[static_cast<size_t>(i)],
-                               slice.kernel_class);
-      std::memcpy(place(layer, slice, slice.begin + i), &entry, sizeof entry);
-      chain = entry.chain;
-      seen[static_cast<size_t>(i)] ^= chain;
-    }
+void StandInModel::forward_layer(const model::SeqSlice& slice, int layer,
+                                 std::span<uint64_t> seen) {
+  uint64_t chain = read_chain(slice, layer);
+  for (int i = 0; i < static_cast<int>(slice.tokens.size()); ++i) {
+    const Entry entry = link(chain, layer, slice.begin + i, slice.tokens[static_cast<size_t>(i)],
+                             slice.kernel_class);
+    std::memcpy(place(layer, slice, slice.begin + i), &entry, sizeof entry);
+    chain = entry.chain;
+    seen[static_cast<size_t>(i)] ^= chain;
   }
+}
+
+float* StandInModel::write_logits(const model::SeqSlice& slice, std::span<const uint64_t> seen,
+                                  float* logits) const {
+  const int n = static_cast<int>(slice.tokens.size());
   const bool poisoned =
       std::find(slice.tokens.begin(), slice.tokens.end(), poison_token) != slice.tokens.end();
   for (int i = n - slice.n_logits; i < n; ++i) {
@@ -121,11 +123,31 @@ void StandInModel::check_writes(std::span<const model::SeqSlice> slices) {
   max_pass_tokens_ = std::max(max_pass_tokens_, n_tokens);
 }
 
-void StandInModel::forward(std::span<const model::SeqSlice> slices, float* logits) {
+void StandInModel::forward(std::span<const model::SeqSlice> slices, float* logits,
+                           model::LayerHook* hook) {
   if (on_forward) on_forward(slices);
   ++n_passes_;
   check_writes(slices);
-  for (const auto& slice : slices) logits = forward_slice(slice, logits);
+  std::vector<std::vector<uint64_t>> seen;
+  for (const auto& slice : slices) seen.emplace_back(slice.tokens.size(), 0);
+  for (const auto kernel_class : {linalg::KernelClass::kPrefill, linalg::KernelClass::kDecode}) {
+    const bool used = std::any_of(slices.begin(), slices.end(), [&](const model::SeqSlice& slice) {
+      return slice.kernel_class == kernel_class;
+    });
+    if (!used) continue;
+    for (int layer = 0; layer < layout_.n_layers; ++layer) {
+      if (hook != nullptr) hook->on_layer_begin(layer, kernel_class);
+      for (size_t i = 0; i < slices.size(); ++i) {
+        if (slices[i].kernel_class == kernel_class) forward_layer(slices[i], layer, seen[i]);
+      }
+      if (on_layer) on_layer(layer);
+      if (hook != nullptr) {
+        hook->on_kv_stored(layer, kernel_class);
+        hook->on_layer_end(layer, kernel_class);
+      }
+    }
+  }
+  for (size_t i = 0; i < slices.size(); ++i) logits = write_logits(slices[i], seen[i], logits);
 }
 
 }  // namespace baton::testing

@@ -34,10 +34,13 @@ class StandInModel final : public model::TokenModel {
   [[nodiscard]] int context_length() const override { return options_.context_length; }
   [[nodiscard]] kv::KvLayout kv_layout(int n_blocks, TensorType type) const override;
   void bind_kv(const kv::KvLayout& layout, std::byte* memory) override;
-  void forward(std::span<const model::SeqSlice> slices, float* logits) override;
+  void forward(std::span<const model::SeqSlice> slices, float* logits,
+               model::LayerHook* hook = nullptr) override;
 
   /// Called at the start of each pass: may block (to hold the engine in a state) or throw.
   std::function<void(std::span<const model::SeqSlice>)> on_forward;
+  /// Called when a layer's KV is stored, for each layer of each class that a batch has.
+  std::function<void(int layer)> on_layer;
   /// A sequence with this token gets logits that are not a number. -1 = none.
   TokenId poison_token = -1;
 
@@ -58,7 +61,10 @@ class StandInModel final : public model::TokenModel {
   [[nodiscard]] Entry link(uint64_t before, int layer, int position, TokenId token,
                            linalg::KernelClass kernel_class) const;
   [[nodiscard]] uint64_t read_chain(const model::SeqSlice& slice, int layer);
-  float* forward_slice(const model::SeqSlice& slice, float* logits);
+  /// `seen` [tokens]: what each position has seen in all layers so far.
+  void forward_layer(const model::SeqSlice& slice, int layer, std::span<uint64_t> seen);
+  float* write_logits(const model::SeqSlice& slice, std::span<const uint64_t> seen,
+                      float* logits) const;
   void check_writes(std::span<const model::SeqSlice> slices);
 
   StandInOptions options_;
