@@ -1,5 +1,6 @@
-// The kinds of work of a step, one file each, tried in order: decode (decode_action), then prefill
-// (prefill_action). Each adds its slices to the batch, as far as budget and blocks allow.
+// The kinds of work of a step, one file each, tried in order: what other engines have sent
+// (receive_action.h), decode, prefill (of sends as well), sends of what is cached. Each adds its
+// part to the batch, as far as budget and blocks allow.
 #pragma once
 
 #include "engine/batch.h"
@@ -24,6 +25,12 @@ class DecodeAction final : public Action {
 /// Chunks of prompts, first come first served: first of running ones, then, while tokens are left,
 /// of the head of the queue. Prefill-class chunks are cut at multiples of 128 tokens, else of 16.
 class PrefillAction final : public Action {
+ public:
+  void plan(Scheduler& scheduler, Batch& batch) override;
+};
+
+/// Sends with cached KV that isn't put yet, or with nothing left to compute.
+class SendAction final : public Action {
  public:
   void plan(Scheduler& scheduler, Batch& batch) override;
 };

@@ -17,13 +17,25 @@ struct BatchItem {
   bool decodes = false;  ///< generates (else it computes a prompt, or what a preemption lost)
 };
 
+/// The row of a sequence that generates.
+[[nodiscard]] inline BatchItem decode_row(Sequence& sequence) {
+  return {.sequence = &sequence,
+          .begin = sequence.n_computed,
+          .end = sequence.n_tokens(),
+          .kernel_class = linalg::KernelClass::kDecode,
+          .n_logits = 1,
+          .decodes = true};
+}
+
 /// Filled by the actions of a step, at most one item for each sequence.
 struct Batch {
   int tokens_left = 0;         ///< of the budget
   int prompt_logits_left = 0;  ///< rows of logits for echoed prompts that fit in memory
   bool preempted = false;      ///< blocks ran out in this step: nothing new is admitted
   std::vector<BatchItem> items;
+  std::vector<Sequence*> cached_sends;  ///< sends with cached KV that is still to be put
 
+  [[nodiscard]] bool empty() const { return items.empty() && cached_sends.empty(); }
   [[nodiscard]] int n_tokens() const {
     int n = 0;
     for (const auto& item : items) n += item.end - item.begin;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <exception>
-#include <limits>
 #include <utility>
 
 #include "base/log.h"
+#include "engine/handoff.h"
 #include "kv/layout.h"
 
 namespace baton::engine {
@@ -50,19 +50,13 @@ Status check_options(const EngineOptions& options) {
 Result<std::unique_ptr<EngineCore>> EngineCore::create(const EngineOptions& options,
                                                        const EngineDeps& deps) {
   if (auto status = check_options(options); !status) return tl::unexpected(status.error());
-  const size_t block_bytes = deps.model->kv_layout(1, options.kv_type).total_bytes();
-  const size_t n_blocks = std::min<size_t>(options.kv_bytes / block_bytes,
-                                           std::numeric_limits<int32_t>::max() / kv::kBlockTokens);
-  if (n_blocks < 2) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        "--kv-memory {} bytes: one KV block of this model takes {} bytes and two are the least",
-        options.kv_bytes, block_bytes);
-  }
+  const auto planned = plan_kv(options, *deps.model);
+  if (!planned) return tl::unexpected(planned.error());
   EngineLimits limits{.context_tokens = deps.model->context_length(),
                       .n_vocab = deps.model->n_vocab(),
-                      .n_blocks = static_cast<int>(n_blocks),
-                      .block_tokens = kv::kBlockTokens};
+                      .n_blocks = planned->n_blocks,
+                      .block_tokens = planned->block_tokens,
+                      .layout_hash = kv::layout_hash(*planned, options.model_identity)};
   if (options.context_tokens > 0) {
     limits.context_tokens = std::min(limits.context_tokens, options.context_tokens);
   }
@@ -72,7 +66,9 @@ Result<std::unique_ptr<EngineCore>> EngineCore::create(const EngineOptions& opti
                  limits.context_tokens);
     limits.context_tokens = kv_tokens;
   }
-  auto memory = KvMemory::create(deps.model->kv_layout(limits.n_blocks, options.kv_type));
+  auto memory = deps.heap == nullptr
+                    ? KvMemory::create(*planned)
+                    : KvMemory::create(*planned, deps.heap->local(deps.heap->first_pe()));
   if (!memory) return tl::unexpected(memory.error());
   std::unique_ptr<EngineCore> core(new EngineCore(options, deps, limits, std::move(*memory)));
   const size_t n_rows = static_cast<size_t>(options.max_batch + core->max_prompt_logits_);
@@ -99,6 +95,15 @@ EngineCore::EngineCore(const EngineOptions& options, const EngineDeps& deps,
       metrics_(*deps.metrics, options, limits),
       post_({.context_tokens = limits.context_tokens, .n_vocab = limits.n_vocab, .pool = deps.pool},
             scheduler_, metrics_),
+      sender_(options, limits,
+              {.heap = deps.heap,
+               .clock = deps.clock,
+               .trace = deps.trace,
+               .memory = &memory_,
+               .metrics = &metrics_}),
+      receive_(
+          options, limits,
+          {.heap = deps.heap, .clock = deps.clock, .cache = &cache_, .scheduler = &scheduler_}),
       max_prompt_logits_(max_prompt_logits(options, limits.n_vocab)) {}
 
 Status EngineCore::check(const TokenRequest& request) const {
@@ -112,18 +117,16 @@ Status EngineCore::check(const TokenRequest& request) const {
   if (request.max_tokens < least) {
     return fail(bad, "max_tokens {}: must be at least {}", request.max_tokens, least);
   }
-  const auto valid = [&](TokenId id) { return id >= 0 && id < limits_.n_vocab; };
-  for (const TokenId id : request.prompt) {
-    if (!valid(id)) return fail(bad, "prompt token {} is not in [0, {})", id, limits_.n_vocab);
+  if (auto status = check_tokens(request.prompt, limits_.n_vocab, "prompt token"); !status) {
+    return status;
   }
   if (auto status = check_output(request); !status) return status;
   for (const auto& [id, bias] : request.sampling.logit_bias) {
-    if (!valid(id)) return fail(bad, "logit_bias token {} is not in [0, {})", id, limits_.n_vocab);
+    auto status = check_tokens(std::span(&id, 1), limits_.n_vocab, "logit_bias token");
+    if (!status) return status;
   }
   for (const auto* ids : {&request.eos_ids, &request.stop_ids}) {
-    for (const TokenId id : *ids) {
-      if (!valid(id)) return fail(bad, "stop token {} is not in [0, {})", id, limits_.n_vocab);
-    }
+    if (auto status = check_tokens(*ids, limits_.n_vocab, "stop token"); !status) return status;
   }
   const auto n_prompt = static_cast<int64_t>(request.prompt.size());
   if (n_prompt + request.max_tokens > limits_.context_tokens) {
@@ -147,12 +150,7 @@ Status EngineCore::check_output(const TokenRequest& request) const {
     return fail(bad, "output of {} tokens: max_tokens ({}) leaves nothing to generate",
                 request.output.size(), request.max_tokens);
   }
-  for (const TokenId id : request.output) {
-    if (id < 0 || id >= limits_.n_vocab) {
-      return fail(bad, "output token {} is not in [0, {})", id, limits_.n_vocab);
-    }
-  }
-  return {};
+  return check_tokens(request.output, limits_.n_vocab, "output token");
 }
 
 void EngineCore::add(TokenRequest request, UpdateSink sink) {
@@ -162,12 +160,25 @@ void EngineCore::add(TokenRequest request, UpdateSink sink) {
   // They went out before the first token did.
   if (!state->spec.output.empty()) state->spec.n_prompt_logprobs.reset();
   state->sink = std::move(sink);
+  Request& added = *state;
   scheduler_.add(std::move(state));
+  if (!added.spec.leased) return;
+  const Status started = receive_.start(added);
+  if (started) return;
+  const bool gone = started.error().code == ErrorCode::kNotFound;
+  for (const auto& sequence : added.choices) {
+    post_.fail_choice(*sequence, started.error().message,
+                      gone ? FinishReason::kGivenUp : FinishReason::kError);
+  }
 }
 
 void EngineCore::cancel(RequestId id, std::optional<int> choice) {
   Request* request = scheduler_.find(id);
   if (request == nullptr) return;
+  if (request->send) {
+    end_send(*request, fail(ErrorCode::kCancelled, "the send was cancelled"));
+    return;
+  }
   const auto meant = [&](int c) { return !choice || *choice == c; };
   for (const auto& sequence : request->choices) {
     if (meant(sequence->choice)) scheduler_.finish(*sequence);
@@ -180,6 +191,7 @@ void EngineCore::cancel(RequestId id, std::optional<int> choice) {
     scheduler_.erase(id);
     ++n_ended_;
   }
+  receive_.drop_orphans();
 }
 
 bool EngineCore::schedule() {
@@ -188,11 +200,24 @@ bool EngineCore::schedule() {
   batch_.tokens_left = options_.max_batched_tokens;
   batch_.prompt_logits_left = max_prompt_logits_;
   for (Action* action : actions_) action->plan(scheduler_, batch_);
+  end_lost();
   note_admissions();
-  return !batch_.items.empty();
+  return !batch_.empty();
+}
+
+void EngineCore::end_lost() {
+  for (const Loss& loss : scheduler_.take_lost()) {
+    post_.fail_choice(*loss.sequence, loss.why, FinishReason::kGivenUp);
+  }
 }
 
 void EngineCore::run() {
+  for (Sequence* sequence : batch_.cached_sends) sender_.put_cached(*sequence);
+  if (!batch_.items.empty()) run_items();
+  finish_sends();
+}
+
+void EngineCore::run_items() {
   auto* logits = reinterpret_cast<float*>(logits_.data());
   if (!forward(batch_.items, logits)) forward_one_by_one();
   const int64_t end_ns = deps_.clock->now_ns();
@@ -217,7 +242,7 @@ bool EngineCore::forward(std::span<const BatchItem> items, float* logits) {
                         .kernel_class = item.kernel_class,
                         .n_logits = item.n_logits});
     }
-    deps_.model->forward(slices, logits);
+    deps_.model->forward(slices, logits, sender_.begin_pass(items) ? &sender_ : nullptr);
     return true;
   } catch (const std::exception& e) {
     last_error_ = fmt::format("forward pass of {} sequences: {}", items.size(), e.what());
@@ -239,31 +264,39 @@ void EngineCore::forward_one_by_one() {
       logits += static_cast<size_t>(item.n_logits) * static_cast<size_t>(limits_.n_vocab);
       continue;
     }
-    Request& request = *item.sequence->request;
-    for (const auto& sequence : request.choices) {
-      const bool hangs_on_it = sequence->state == SequenceState::kFollowing;
-      if (hangs_on_it) post_.fail_choice(*sequence, "internal error while computing this request");
-    }
-    post_.fail_choice(*item.sequence, "internal error while computing this request");
+    fail_item(item);
   }
   batch_.items = std::move(good);
 }
 
-void EngineCore::note_admissions() {
-  const int64_t now_ns = step_begin_ns_;
-  for (const BatchItem& item : batch_.items) {
-    Request& request = *item.sequence->request;
-    if (request.admitted_ns) continue;
-    request.admitted_ns = now_ns;
-    metrics_.queued(now_ns - request.submitted_ns);
-    if (deps_.trace == nullptr) continue;
-    const std::string label = request.label();
-    deps_.trace->add({.name = "queue",
-                      .begin_ns = std::min(request.submitted_ns, now_ns),
-                      .end_ns = now_ns,
-                      .requests = std::span(&label, 1),
-                      .n_tokens = request.n_prompt()});
+void EngineCore::fail_item(const BatchItem& item) {
+  const char* message = "internal error while computing this request";
+  Request& request = *item.sequence->request;
+  if (request.send) return end_send(request, fail(ErrorCode::kInternal, "{}", message));
+  for (const auto& sequence : request.choices) {
+    const bool hangs_on_it = sequence->state == SequenceState::kFollowing;
+    if (hangs_on_it) post_.fail_choice(*sequence, message);
   }
+  post_.fail_choice(*item.sequence, message);
+}
+
+void EngineCore::note_admissions() {
+  for (const BatchItem& item : batch_.items) note_admission(*item.sequence->request);
+  for (const Sequence* sequence : batch_.cached_sends) note_admission(*sequence->request);
+}
+
+void EngineCore::note_admission(Request& request) {
+  if (request.admitted_ns) return;
+  const int64_t now_ns = step_begin_ns_;
+  request.admitted_ns = now_ns;
+  metrics_.queued(now_ns - request.submitted_ns);
+  if (deps_.trace == nullptr) return;
+  const std::string label = request.label();
+  deps_.trace->add({.name = "queue",
+                    .begin_ns = std::min(request.submitted_ns, now_ns),
+                    .end_ns = now_ns,
+                    .requests = std::span(&label, 1),
+                    .n_tokens = request.n_prompt()});
 }
 
 void EngineCore::trace_step(int64_t end_ns) {
@@ -313,8 +346,15 @@ void EngineCore::send(Request& request) {
 }
 
 void EngineCore::end_all(FinishReason reason, const std::string& message) {
+  receive_.close_all();
+  (void)scheduler_.take_lost();  // they end with the others
   for (const RequestId id : scheduler_.ids()) {
-    for (const auto& sequence : scheduler_.find(id)->choices) {
+    Request& request = *scheduler_.find(id);
+    if (request.send) {
+      end_send(request, fail(ErrorCode::kUnavailable, "{}", message));
+      continue;
+    }
+    for (const auto& sequence : request.choices) {
       if (sequence->state != SequenceState::kFinished)
         post_.fail_choice(*sequence, message, reason);
     }
@@ -330,6 +370,8 @@ EngineStats EngineCore::stats() const {
   }
   stats.n_waiting = static_cast<int>(scheduler_.n_requests()) - stats.n_running;
   stats.blocks = cache_.counts();
+  stats.n_leases = receive_.n_open();
+  stats.n_quarantined = receive_.n_quarantined();
   stats.n_steps = n_steps_;
   stats.n_preemptions = scheduler_.counters().n_preemptions;
   stats.last_error = last_error_;

@@ -406,7 +406,7 @@ TEST(Core, TracesQueuePrefillAndDecode) {
   const std::string path = ::testing::TempDir() + "engine_core_trace.json";
   {
     const auto trace = Trace::open(path, "engine").value();
-    CoreFixture fixture({}, 1024, {}, trace.get());
+    CoreFixture fixture({}, 1024, {}, {.trace = trace.get()});
     auto request = make_request(random_tokens(200, 1), 3);
     request.label = "cmpl-\"1\"";
     fixture.add(request);

@@ -9,19 +9,14 @@ void DecodeAction::plan(Scheduler& scheduler, Batch& batch) {
     if (!sequence->decoding()) continue;
     bool ready = scheduler.grow(*sequence);
     while (!ready) {
-      Sequence* victim = scheduler.running().back();
+      Sequence* victim = scheduler.worst();
       scheduler.preempt(*victim);
       batch.preempted = true;
       if (victim == sequence) break;
       ready = scheduler.grow(*sequence);
     }
     if (!ready) continue;
-    batch.add({.sequence = sequence,
-               .begin = sequence->n_computed,
-               .end = sequence->n_tokens(),
-               .kernel_class = linalg::KernelClass::kDecode,
-               .n_logits = 1,
-               .decodes = true});
+    batch.add(decode_row(*sequence));
   }
 }
 

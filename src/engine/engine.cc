@@ -23,7 +23,10 @@ Engine::Engine(const EngineOptions& options, const EngineDeps& deps,
       clock_(*deps.clock),
       cpu_(cpu),
       core_(std::move(core)),
-      mailbox_(options.max_queue) {
+      mailbox_(std::make_shared<Mailbox>(options.max_queue)) {
+  if (deps.heap != nullptr) {
+    deps.heap->set_listener([mailbox = mailbox_] { mailbox->wake(); });
+  }
   publish();
 }
 
@@ -37,22 +40,44 @@ void Engine::start() {
 
 Status Engine::submit(TokenRequest request, UpdateSink sink) {
   if (auto status = core_->check(request); !status) return status;
-  return mailbox_.submit({std::move(request), std::move(sink)}, clock_.now_ns());
+  if (request.leased) {
+    const std::lock_guard lock(stats_mutex_);
+    const LeaseId lease = request.leased->lease;
+    if (std::find(open_leases_.begin(), open_leases_.end(), lease) == open_leases_.end()) {
+      return fail(ErrorCode::kNotFound, "lease {} is not open (any more)", lease.value);
+    }
+  }
+  return mailbox_->submit(SubmitMessage{std::move(request), std::move(sink)}, clock_.now_ns());
 }
 
-void Engine::cancel(RequestId id, std::optional<int> choice) { mailbox_.cancel({id, choice}); }
+void Engine::prepare_receive(PrepareReceive request,
+                             std::function<void(Result<PreparedReceive>)> done) {
+  Status status = core_->check(request);
+  PrepareMessage message{std::move(request), std::move(done)};
+  if (status) status = mailbox_->prepare(std::move(message));
+  if (!status) message.done(tl::unexpected(status.error()));
+}
+
+void Engine::release(LeaseId lease) { mailbox_->release({lease}); }
+
+Status Engine::remote_send(RemoteSend request, std::function<void(Result<SentKv>)> done) {
+  if (auto status = core_->check(request); !status) return status;
+  return mailbox_->submit(SendMessage{std::move(request), std::move(done)}, clock_.now_ns());
+}
+
+void Engine::cancel(RequestId id, std::optional<int> choice) { mailbox_->cancel({id, choice}); }
 
 bool Engine::drain(int64_t timeout_ns) {
   Phase running = Phase::kRunning;
   phase_.compare_exchange_strong(running, Phase::kDraining);
-  mailbox_.close("the engine is draining and takes no new requests");
-  return mailbox_.wait_until_idle(timeout_ns);
+  mailbox_->close("the engine is draining and takes no new requests");
+  return mailbox_->wait_until_idle(timeout_ns);
 }
 
 void Engine::stop() {
   stop_ = true;
-  mailbox_.close("the engine has stopped");
-  mailbox_.wake();
+  mailbox_->close("the engine has stopped");
+  mailbox_->wake();
   if (thread_.joinable()) thread_.join();
   phase_ = Phase::kStopped;
 }
@@ -64,8 +89,8 @@ void Engine::loop() {
   bool worked = true;
   while (!stop_) {
     try {
-      // Without work it sleeps until a message comes; so does it if work were left that can't go
-      // on, which health() then reports.
+      // Without work it sleeps until a message comes, a bell rings or a lease has to be looked at;
+      // so does it if work were left that can't go on, which health() then reports.
       worked = round(/*wait=*/!worked);
     } catch (const std::exception& e) {
       spdlog::critical("engine step failed: {}", e.what());
@@ -73,7 +98,7 @@ void Engine::loop() {
       worked = true;
     }
   }
-  for (Message& message : mailbox_.take(/*wait=*/false)) handle(message);
+  for (Message& message : mailbox_->take()) refuse(message);
   core_->end_all(FinishReason::kCancelled, "the engine stopped before the request was complete");
   core_->emit();
   on_round_();
@@ -81,21 +106,48 @@ void Engine::loop() {
 }
 
 bool Engine::round(bool wait) {
-  for (Message& message : mailbox_.take(wait)) handle(message);
+  for (Message& message : take(wait)) handle(message);
   // Cancels that came during the step have just taken back what it would have said.
   core_->emit();
   on_round_();
   const bool scheduled = core_->schedule();
   publish();
   if (scheduled) core_->run();
-  return scheduled;
+  return scheduled || core_->has_updates();
+}
+
+std::vector<Message> Engine::take(bool wait) {
+  if (!wait) return mailbox_->take();
+  std::optional<int64_t> timeout_ns = core_->next_poll_ns();
+  if (timeout_ns) timeout_ns = std::max<int64_t>(0, *timeout_ns - clock_.now_ns());
+  return mailbox_->wait_and_take(timeout_ns);
 }
 
 void Engine::handle(Message& message) {
   if (auto* submit = std::get_if<SubmitMessage>(&message)) {
     core_->add(std::move(submit->request), std::move(submit->sink));
+  } else if (auto* send = std::get_if<SendMessage>(&message)) {
+    core_->add(std::move(send->request), std::move(send->done));
+  } else if (auto* prepare = std::get_if<PrepareMessage>(&message)) {
+    auto prepared = core_->prepare(prepare->request);
+    if (prepared) {
+      const std::lock_guard lock(stats_mutex_);
+      open_leases_.push_back(prepared->lease);
+    }
+    prepare->done(std::move(prepared));
+  } else if (auto* release = std::get_if<ReleaseMessage>(&message)) {
+    core_->release(release->lease);
   } else if (auto* cancel = std::get_if<CancelMessage>(&message)) {
     core_->cancel(cancel->id, cancel->choice);
+  }
+}
+
+// The thread is about to end: what asks for memory to write into, or to be written, is too late.
+void Engine::refuse(Message& message) {
+  if (auto* prepare = std::get_if<PrepareMessage>(&message)) {
+    prepare->done(fail(ErrorCode::kUnavailable, "the engine has stopped"));
+  } else {
+    handle(message);
   }
 }
 
@@ -106,8 +158,9 @@ void Engine::publish() {
   {
     const std::lock_guard lock(stats_mutex_);
     stats_ = std::move(stats);
+    open_leases_ = core_->open_leases();
   }
-  mailbox_.report({.n_left_queue = core_->n_left_queue(), .n_ended = core_->n_ended()});
+  mailbox_->report({.n_left_queue = core_->n_left_queue(), .n_ended = core_->n_ended()});
 }
 
 EngineStats Engine::stats() const {
@@ -119,7 +172,7 @@ EngineHealth Engine::health() const {
   const Phase phase = phase_;
   if (phase == Phase::kCreated) return {false, false, "the engine has not started"};
   if (phase == Phase::kStopped) return {false, false, "the engine has stopped"};
-  const Mailbox::Pending pending = mailbox_.pending();
+  const Mailbox::Pending pending = mailbox_->pending();
   const EngineStats now = stats();
   const int64_t quiet_ns = clock_.now_ns() - std::max(now.last_progress_ns, pending.since_ns);
   if (pending.n_requests > 0 && quiet_ns > stuck_after_ns_) {

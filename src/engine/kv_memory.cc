@@ -40,7 +40,16 @@ MappedMemory& MappedMemory::operator=(MappedMemory&& other) noexcept {
 Result<KvMemory> KvMemory::create(const kv::KvLayout& layout) {
   auto memory = MappedMemory::create(layout.total_bytes(), "KV blocks (--kv-memory)");
   if (!memory) return tl::unexpected(memory.error());
-  return KvMemory(layout, std::move(*memory));
+  std::byte* data = memory->data();
+  return KvMemory(layout, data, std::move(*memory));
+}
+
+Result<KvMemory> KvMemory::create(const kv::KvLayout& layout, std::span<std::byte> memory) {
+  if (memory.size() < layout.total_bytes()) {
+    return fail(ErrorCode::kInvalidArgument, "{} bytes of the symmetric heap: KV needs {}",
+                memory.size(), layout.total_bytes());
+  }
+  return KvMemory(layout, memory.data(), MappedMemory());
 }
 
 void KvMemory::copy_block(BlockId from, BlockId to) {

@@ -1,8 +1,9 @@
-// The memory that KV blocks lie in: one anonymous mapping, of which pages exist once they are
-// written.
+// The memory that KV blocks lie in: the engine's part of the symmetric heap or, outside of any
+// world, an anonymous mapping. Of either, pages exist once they are written.
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "base/ids.h"
 #include "base/result.h"
@@ -33,18 +34,22 @@ class MappedMemory {
 class KvMemory {
  public:
   [[nodiscard]] static Result<KvMemory> create(const kv::KvLayout& layout);
+  /// In memory of the caller's that outlives it; kInvalidArgument when it is too small.
+  [[nodiscard]] static Result<KvMemory> create(const kv::KvLayout& layout,
+                                               std::span<std::byte> memory);
 
   [[nodiscard]] const kv::KvLayout& layout() const { return layout_; }
-  [[nodiscard]] std::byte* data() const { return memory_.data(); }
+  [[nodiscard]] std::byte* data() const { return data_; }
   /// Copies one block in every layer.
   void copy_block(BlockId from, BlockId to);
 
  private:
-  KvMemory(const kv::KvLayout& layout, MappedMemory memory)
-      : layout_(layout), memory_(std::move(memory)) {}
+  KvMemory(const kv::KvLayout& layout, std::byte* data, MappedMemory owned)
+      : layout_(layout), owned_(std::move(owned)), data_(data) {}
 
   kv::KvLayout layout_;
-  MappedMemory memory_;
+  MappedMemory owned_;  ///< empty if it is the caller's
+  std::byte* data_;
 };
 
 }  // namespace baton::engine

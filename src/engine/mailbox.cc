@@ -5,23 +5,51 @@
 
 namespace baton::engine {
 
-Status Mailbox::submit(SubmitMessage message, int64_t now_ns) {
+namespace {
+
+tl::unexpected<Error> full(std::string message) {
+  return tl::unexpected(Error{ErrorCode::kExhausted, std::move(message), true});
+}
+
+}  // namespace
+
+Status Mailbox::submit(Message&& message, int64_t now_ns) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return fail(ErrorCode::kUnavailable, "{}", *closed_);
     const int64_t n_waiting = n_submitted_ - progress_.n_left_queue;
     if (n_waiting >= max_queue_) {
-      auto full = fail(ErrorCode::kExhausted,
-                       "the queue is full ({} requests wait); try again later", n_waiting);
-      full.value().retryable = true;
-      return full;
+      return full(fmt::format("the queue is full ({} requests wait); try again later", n_waiting));
     }
     if (n_submitted_ == progress_.n_ended) pending_since_ns_ = now_ns;
     ++n_submitted_;
+    messages_.push_back(std::move(message));
+  }
+  arrived_.notify_one();
+  return {};
+}
+
+// Whoever fills it with what isn't counted as a request is stopped at a multiple of the queue.
+bool Mailbox::overfull() const { return messages_.size() >= 4 * static_cast<size_t>(max_queue_); }
+
+Status Mailbox::prepare(PrepareMessage&& message) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return fail(ErrorCode::kUnavailable, "{}", *closed_);
+    if (overfull()) return full("the engine has not come to its messages; try again later");
     messages_.emplace_back(std::move(message));
   }
   arrived_.notify_one();
   return {};
+}
+
+void Mailbox::release(ReleaseMessage message) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (overfull()) return;
+    messages_.emplace_back(message);
+  }
+  arrived_.notify_one();
 }
 
 void Mailbox::cancel(CancelMessage message) {
@@ -47,9 +75,20 @@ void Mailbox::wake() {
   arrived_.notify_one();
 }
 
-std::vector<Message> Mailbox::take(bool wait) {
+std::vector<Message> Mailbox::take() {
+  const std::lock_guard lock(mutex_);
+  woken_ = false;
+  return std::exchange(messages_, {});
+}
+
+std::vector<Message> Mailbox::wait_and_take(std::optional<int64_t> timeout_ns) {
   std::unique_lock lock(mutex_);
-  if (wait) arrived_.wait(lock, [&] { return woken_ || !messages_.empty(); });
+  const auto something = [&] { return woken_ || !messages_.empty(); };
+  if (!timeout_ns) {
+    arrived_.wait(lock, something);
+  } else {
+    arrived_.wait_for(lock, std::chrono::nanoseconds(*timeout_ns), something);
+  }
   woken_ = false;
   return std::exchange(messages_, {});
 }

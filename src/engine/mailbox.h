@@ -3,12 +3,14 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "base/handoff.h"
 #include "base/token_request.h"
 
 namespace baton::engine {
@@ -17,11 +19,23 @@ struct SubmitMessage {
   TokenRequest request;
   UpdateSink sink;
 };
+struct SendMessage {
+  RemoteSend request;
+  std::function<void(Result<SentKv>)> done;
+};
+struct PrepareMessage {
+  PrepareReceive request;
+  std::function<void(Result<PreparedReceive>)> done;
+};
+struct ReleaseMessage {
+  LeaseId lease;
+};
 struct CancelMessage {
   RequestId id;
   std::optional<int> choice;
 };
-using Message = std::variant<SubmitMessage, CancelMessage>;
+using Message =
+    std::variant<SubmitMessage, SendMessage, PrepareMessage, ReleaseMessage, CancelMessage>;
 
 /// What the engine thread has got through, in totals since the start.
 struct Progress {
@@ -29,21 +43,30 @@ struct Progress {
   int64_t n_ended = 0;       ///< requests that are gone
 };
 
-/// Bounded by the requests that wait, those in the engine's own queue included. Thread-safe.
+/// Bounded by the requests and sends that wait, those in the engine's own queue included.
+/// Thread-safe.
 class Mailbox {
  public:
   explicit Mailbox(int max_queue) : max_queue_(max_queue) {}
 
-  /// kExhausted when full (retryable), kUnavailable when closed.
-  [[nodiscard]] Status submit(SubmitMessage message, int64_t now_ns);
+  /// A request or a send. kExhausted when full (retryable), kUnavailable when closed: then nothing
+  /// has become of `message`.
+  [[nodiscard]] Status submit(Message&& message, int64_t now_ns);
+  /// Errors as submit().
+  [[nodiscard]] Status prepare(PrepareMessage&& message);
+  /// Left out when the box is full: leases end by themselves.
+  void release(ReleaseMessage message);
   void cancel(CancelMessage message);
   /// Refuses further submits with `reason`; what is in the box stays.
   void close(std::string reason);
   /// Makes a waiting take() return.
   void wake();
 
-  /// Everything in the box, in order. With `wait` it sleeps until there is something, or wake().
-  [[nodiscard]] std::vector<Message> take(bool wait);
+  /// Everything in the box, in order.
+  [[nodiscard]] std::vector<Message> take();
+  /// The same, but sleeps until there is something, or wake(), or for `timeout_ns` (none = as long
+  /// as it takes).
+  [[nodiscard]] std::vector<Message> wait_and_take(std::optional<int64_t> timeout_ns);
   void report(const Progress& progress);
 
   /// Accepted requests that have not ended, and since when there have been any without a break.
@@ -56,6 +79,8 @@ class Mailbox {
   [[nodiscard]] bool wait_until_idle(int64_t timeout_ns) const;
 
  private:
+  [[nodiscard]] bool overfull() const;
+
   const int max_queue_;
   mutable std::mutex mutex_;
   std::condition_variable arrived_;

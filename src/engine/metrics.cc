@@ -14,10 +14,17 @@ const std::vector<double> kIterationTokens = {1,   8,    16,   32,   64,   128, 
 const std::vector<double> kStepSeconds = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
                                           0.2,   0.5,   1.0,   2.0,  5.0,  10};
 
+const std::vector<double> kTransferSeconds = {0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01,
+                                              0.02,   0.05,   0.1,    0.2,   0.5,   1.0,   2.0};
+
 double seconds(int64_t ns) { return static_cast<double>(std::max<int64_t>(ns, 0)) * 1e-9; }
 
 prometheus::Gauge& blocks_gauge(MetricsRegistry& registry, const char* state) {
   return registry.gauge({"baton_kv_blocks", "KV blocks by state."}, {{"state", state}});
+}
+
+prometheus::Gauge& leases_gauge(MetricsRegistry& registry, const char* state) {
+  return registry.gauge({"baton_leases", "Leases on KV blocks by state."}, {{"state", state}});
 }
 
 prometheus::Histogram& step_histogram(MetricsRegistry& registry, const char* kind) {
@@ -35,6 +42,9 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const EngineOptions& opt
       blocks_free_(blocks_gauge(registry, "free")),
       blocks_used_(blocks_gauge(registry, "used")),
       blocks_cached_(blocks_gauge(registry, "cached")),
+      blocks_leased_(blocks_gauge(registry, "leased")),
+      leases_active_(leases_gauge(registry, "active")),
+      leases_quarantined_(leases_gauge(registry, "quarantined")),
       prefix_queries_(registry.counter(
           {"vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache."})),
       prefix_hits_(registry.counter(
@@ -52,7 +62,11 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const EngineOptions& opt
       prefill_time_(registry.histogram(
           {"vllm:request_prefill_time_seconds", "Admission to first token."}, kRequestSeconds)),
       decode_time_(registry.histogram(
-          {"vllm:request_decode_time_seconds", "First token to last token."}, kRequestSeconds)) {
+          {"vllm:request_decode_time_seconds", "First token to last token."}, kRequestSeconds)),
+      transfer_bytes_(registry.counter(
+          {"baton_kv_transfer_bytes_total", "KV put into other engines' memory."})),
+      transfer_time_(registry.histogram(
+          {"baton_kv_transfer_seconds", "Time of all puts of one request."}, kTransferSeconds)) {
   registry
       .gauge({"vllm:cache_config_info", "How the KV cache is laid out; always 1."},
              {{"block_size", std::to_string(limits.block_tokens)},
@@ -60,12 +74,6 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const EngineOptions& opt
               {"cache_dtype", options.kv_type == TensorType::kF32 ? "f32" : "bf16"},
               {"enable_prefix_caching", "True"}})
       .Set(1);
-  // Leases belong to the handoff between engines; their series exist from the start like all
-  // others.
-  blocks_gauge(registry, "leased").Set(0);
-  for (const char* state : {"active", "quarantined"}) {
-    registry.gauge({"baton_leases", "Leases on KV blocks by state."}, {{"state", state}}).Set(0);
-  }
 }
 
 void EngineMetrics::step(const Batch& batch, int64_t duration_ns) {
@@ -82,6 +90,8 @@ void EngineMetrics::publish(const EngineStats& stats, const SchedulerCounters& t
   running_.Set(stats.n_running);
   waiting_.Set(stats.n_waiting);
   publish_blocks(stats.blocks);
+  leases_active_.Set(stats.n_leases);
+  leases_quarantined_.Set(stats.n_quarantined);
   prefix_queries_.Increment(
       static_cast<double>(totals.n_prefix_queries - published_.n_prefix_queries));
   prefix_hits_.Increment(static_cast<double>(totals.n_prefix_hits - published_.n_prefix_hits));
@@ -93,12 +103,18 @@ void EngineMetrics::publish_blocks(const kv::BlockCounts& blocks) {
   blocks_free_.Set(blocks.free);
   blocks_used_.Set(blocks.used);
   blocks_cached_.Set(blocks.cached);
-  const int all = blocks.free + blocks.used + blocks.cached;
-  kv_usage_.Set(all == 0 ? 0 : static_cast<double>(blocks.used) / all);
+  blocks_leased_.Set(blocks.leased);
+  const int held = blocks.used + blocks.leased;
+  const int all = held + blocks.free + blocks.cached;
+  kv_usage_.Set(all == 0 ? 0 : static_cast<double>(held) / all);
 }
 
 void EngineMetrics::queued(int64_t duration_ns) { queue_time_.Observe(seconds(duration_ns)); }
 void EngineMetrics::prefilled(int64_t duration_ns) { prefill_time_.Observe(seconds(duration_ns)); }
 void EngineMetrics::decoded(int64_t duration_ns) { decode_time_.Observe(seconds(duration_ns)); }
+void EngineMetrics::put(int64_t n_bytes) {
+  transfer_bytes_.Increment(static_cast<double>(n_bytes));
+}
+void EngineMetrics::sent(int64_t put_ns) { transfer_time_.Observe(seconds(put_ns)); }
 
 }  // namespace baton::engine

@@ -23,6 +23,9 @@ class EngineMetrics {
   void queued(int64_t duration_ns);
   void prefilled(int64_t duration_ns);
   void decoded(int64_t duration_ns);
+  void put(int64_t n_bytes);
+  /// All of a request's KV, in so much time of puts.
+  void sent(int64_t put_ns);
 
  private:
   void publish_blocks(const kv::BlockCounts& blocks);
@@ -33,6 +36,9 @@ class EngineMetrics {
   prometheus::Gauge& blocks_free_;
   prometheus::Gauge& blocks_used_;
   prometheus::Gauge& blocks_cached_;
+  prometheus::Gauge& blocks_leased_;
+  prometheus::Gauge& leases_active_;
+  prometheus::Gauge& leases_quarantined_;
   prometheus::Counter& prefix_queries_;
   prometheus::Counter& prefix_hits_;
   prometheus::Counter& preemptions_;
@@ -43,6 +49,8 @@ class EngineMetrics {
   prometheus::Histogram& queue_time_;
   prometheus::Histogram& prefill_time_;
   prometheus::Histogram& decode_time_;
+  prometheus::Counter& transfer_bytes_;
+  prometheus::Histogram& transfer_time_;
   SchedulerCounters published_;
 };
 

@@ -29,6 +29,11 @@ struct EngineOptions {
   /// later prompts, whose own class for these positions is another: then no bits depend on the
   /// cache.
   bool exact_prefix = false;
+  /// Names what KV depends on besides its layout (model::kv_identity); goes into the layout hash.
+  std::string model_identity{};
+  /// How long blocks are held for KV to come without a sign of its sender, where the request for
+  /// them doesn't say.
+  int64_t lease_ns = int64_t{30} * 1'000'000'000;
   uint64_t prefix_hash_seed = 0;  ///< random in a server: see kv::BlockCache
   /// A step that takes longer than this means that the engine is stuck (health()).
   int64_t stuck_after_ns = int64_t{60} * 1'000'000'000;
@@ -40,6 +45,7 @@ struct EngineLimits {
   int n_vocab = 0;
   int n_blocks = 0;
   int block_tokens = 0;
+  uint64_t layout_hash = 0;  ///< kv::layout_hash of its KV
 };
 
 /// A picture of the engine after its latest step, for /engines, /health and tests.
@@ -47,6 +53,8 @@ struct EngineStats {
   int n_running = 0;  ///< requests with at least one running choice
   int n_waiting = 0;  ///< requests that wait (never started, or preempted)
   kv::BlockCounts blocks;
+  int n_leases = 0;       ///< open ones
+  int n_quarantined = 0;  ///< ended ones that a sender may still be writing into
   int64_t n_steps = 0;
   int64_t n_preemptions = 0;
   int64_t last_progress_ns = 0;  ///< injected clock: when the loop last came round

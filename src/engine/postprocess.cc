@@ -38,7 +38,7 @@ void PostProcessor::advance(const Batch& batch, const float* logits) {
     sequence.n_computed = item.end;
     if (sequence.request->needs_prompt_logits()) add_prompt_jobs(item, rows);
     rows += static_cast<size_t>(item.n_logits) * static_cast<size_t>(options_.n_vocab);
-    if (sequence.n_left() > 0) {
+    if (sequence.n_left() > 0 || sequence.request->send) {
       scheduler_.commit(sequence);
       continue;
     }
@@ -179,8 +179,9 @@ void PostProcessor::end_choice(Sequence& sequence, TokenEvent event, int64_t now
 
 void PostProcessor::fail_choice(Sequence& sequence, const std::string& message,
                                 FinishReason reason) {
-  spdlog::error("request {:016x} choice {}: {}", sequence.request->spec.id.value, sequence.choice,
-                message);
+  const auto level = reason == FinishReason::kGivenUp ? spdlog::level::warn : spdlog::level::err;
+  spdlog::log(level, "request {} choice {}: {}", sequence.request->label(), sequence.choice,
+              message);
   TokenEvent event;
   event.choice = sequence.choice;
   event.finish = reason;

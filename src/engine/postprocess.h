@@ -32,6 +32,7 @@ class PostProcessor {
   /// Ends a choice with an error that its client is told.
   void fail_choice(Sequence& sequence, const std::string& message,
                    FinishReason reason = FinishReason::kError);
+  [[nodiscard]] bool has_dirty() const { return !dirty_.empty(); }
   /// Ids of requests whose `update` waits to be sent, in the order of their first event.
   [[nodiscard]] std::vector<RequestId> take_dirty();
 

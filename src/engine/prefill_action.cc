@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/check.h"
 #include "engine/action.h"
 
 namespace baton::engine {
@@ -26,7 +27,7 @@ void add_chunk(Sequence& sequence, Batch& batch) {
   if (n == 0) return;
   const int begin = sequence.n_computed;
   const int end = begin + n;
-  int n_logits = end == sequence.n_tokens() ? 1 : 0;
+  int n_logits = end == sequence.n_tokens() && !sequence.request->send ? 1 : 0;
   if (sequence.request->needs_prompt_logits()) {
     n_logits = n;
     batch.prompt_logits_left -= n;
@@ -48,9 +49,20 @@ void PrefillAction::plan(Scheduler& scheduler, Batch& batch) {
   // Late, and only into room that is left: the later, the more of its prefix may be cached.
   while (!batch.preempted && batch.tokens_left >= kv::kBlockTokens) {
     const Admission admission = scheduler.plan_admission();
-    if (!admission.fits) return;
+    if (!admission.fits) {
+      // Nobody runs whose end would free blocks: one of those that wait with blocks has to go.
+      if (scheduler.running().empty() && scheduler.preempt_worst_ready()) continue;
+      return;
+    }
     scheduler.apply(admission);
-    add_chunk(*admission.sequence, batch);
+    Sequence& sequence = *admission.sequence;
+    if (!sequence.decoding()) {
+      add_chunk(sequence, batch);
+    } else {
+      const bool grown = scheduler.grow(sequence);
+      BATON_CHECK(grown, "the plan counted this block");
+      batch.add(decode_row(sequence));
+    }
   }
 }
 

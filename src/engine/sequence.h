@@ -3,12 +3,14 @@
 // A choice is a Sequence: the unit that is scheduled, holds blocks, is preempted and ends. The
 // first choice computes the prompt, the others follow: they hold nothing until its last prompt
 // token is computed, then share its blocks (copy on write of the partial last one) or, if the batch
-// is full, wait and compute what the prefix tree lacks on their own.
+// is full, wait with these. A send (the prefill engine's side of a handoff) is a request with one
+// choice that computes the start of its prompt and samples nothing.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,8 +18,11 @@
 #include <tuple>
 #include <vector>
 
+#include "base/handoff.h"
 #include "base/token_request.h"
+#include "kv/layout.h"
 #include "linalg/kernels.h"
+#include "shmem/heap.h"
 
 namespace baton::engine {
 
@@ -25,8 +30,11 @@ struct Request;
 
 enum class SequenceState {
   kFollowing,  ///< waits for the choice that computes the prompt
-  kWaiting,    ///< in the queue: never started, or preempted
+  kReceiving,  ///< its prompt's KV is on its way into the blocks of a lease
+  kWaiting,    ///< in the queue, without blocks: never started, or preempted
+  kReady,      ///< in the queue, with blocks: its KV came, or the batch was full when it was forked
   kRunning,    ///< holds blocks; takes part in steps
+  kLost,       ///< its blocks are gone; it ends as given up when planning is done
   kFinished,   ///< holds nothing, gets no further events
 };
 
@@ -47,6 +55,20 @@ struct Sequence {
   [[nodiscard]] bool decoding() const { return n_left() == 1 && n_output() > 0; }
 };
 
+/// What a remote_send adds to a request: where the KV of its prompt goes.
+struct Send {
+  int begin = 0;  ///< of the tokens to put; they end with those to compute
+  int end = 0;
+  shmem::Target target;
+  kv::KvLayout layout;          ///< the receiver's
+  std::vector<BlockId> blocks;  ///< the receiver's [(end - begin) / 16], for [begin, end)
+  std::function<void(Result<SentKv>)> done;
+
+  int n_put = 0;  ///< tokens at the start whose KV needs no putting any more
+  SentKv sent;
+  std::optional<Error> error;  ///< the first put that failed: nothing more is put
+};
+
 /// One request: what was asked, its choices, and what goes out after this step.
 /// Owner: the Scheduler's table, from add() until its last event was emitted.
 struct Request {
@@ -54,6 +76,7 @@ struct Request {
   UpdateSink sink;
   uint64_t order = 0;  ///< of submission; breaks ties between equal priorities and arrivals
   std::vector<std::unique_ptr<Sequence>> choices;
+  std::unique_ptr<Send> send;  ///< null: an ordinary request, which generates
 
   /// Positions below run in the prefill class, others in the decode class. Set at the first
   /// admission.
@@ -99,6 +122,11 @@ struct RunsBefore {
   }
   bool operator()(const Sequence* a, const Sequence* b) const { return key(*a) < key(*b); }
 };
+
+/// Blocks that hold the KV of `n_tokens` tokens.
+[[nodiscard]] constexpr int blocks_for(int n_tokens) {
+  return (n_tokens + kv::kBlockTokens - 1) / kv::kBlockTokens;
+}
 
 /// The kernel class of the next position to compute, and where its run ends (exclusive).
 struct ClassRun {

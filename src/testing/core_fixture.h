@@ -59,15 +59,24 @@ struct Outcome {
   }
 };
 
+/// What a core may have besides; either may be null.
+struct CoreExtras {
+  Trace* trace = nullptr;
+  shmem::Heap* heap = nullptr;
+};
+
 /// A core, its surroundings and every outcome. One thread.
 class CoreFixture {
  public:
   explicit CoreFixture(engine::EngineOptions options = {}, int n_blocks = 1024,
-                       const StandInOptions& model_options = {}, Trace* trace = nullptr)
+                       const StandInOptions& model_options = {}, const CoreExtras& extras = {})
       : model(model_options), metrics(Labels{{"model_name", "stand-in"}}) {
     options.kv_bytes = kStandInBlockBytes * static_cast<size_t>(n_blocks);
-    core = engine::EngineCore::create(
-               options, {.model = &model, .clock = &clock, .metrics = &metrics, .trace = trace})
+    core = engine::EngineCore::create(options, {.model = &model,
+                                                .clock = &clock,
+                                                .metrics = &metrics,
+                                                .trace = extras.trace,
+                                                .heap = extras.heap})
                .value();
   }
 
