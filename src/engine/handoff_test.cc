@@ -107,40 +107,12 @@ TEST(Handoff, ChunksAreSentAsTheyAreComputed) {
 }
 
 TEST(Handoff, EachLayerIsPutBeforeTheNextIsComputed) {
-  /// Notes when it is asked to put.
-  class Noting final : public shmem::Heap {
-   public:
-    Noting(std::unique_ptr<shmem::Heap> inner, std::vector<std::string>& notes)
-        : inner_(std::move(inner)), notes_(notes) {}
-    int n_pes() const override { return inner_->n_pes(); }
-    Pe first_pe() const override { return inner_->first_pe(); }
-    uint64_t incarnation() const override { return inner_->incarnation(); }
-    std::span<std::byte> local(Pe pe) override { return inner_->local(pe); }
-    std::optional<shmem::Peer> peer(Pe pe) const override { return inner_->peer(pe); }
-    Result<shmem::Window> open_window() override { return inner_->open_window(); }
-    bool signalled(const shmem::Window& w) const override { return inner_->signalled(w); }
-    uint64_t progress(const shmem::Window& w) const override { return inner_->progress(w); }
-    void close_window(const shmem::Window& w) override { inner_->close_window(w); }
-    bool quiet(const shmem::Window& w) const override { return inner_->quiet(w); }
-    void free_window(const shmem::Window& w) override { inner_->free_window(w); }
-    void set_listener(std::function<void()> l) override { inner_->set_listener(std::move(l)); }
-    Status put(const shmem::Target& target, std::span<const shmem::Piece> pieces) override {
-      notes_.emplace_back("put");
-      return inner_->put(target, pieces);
-    }
-    Status signal(const shmem::Target& target) override {
-      notes_.emplace_back("signal");
-      return inner_->signal(target);
-    }
-
-   private:
-    std::unique_ptr<shmem::Heap> inner_;
-    std::vector<std::string>& notes_;
-  };
+  using Kind = testing::HeapOperation::Kind;
   std::vector<std::string> notes;
   MemberOptions prefill{handoff_options(Role::kPrefill)};
-  prefill.wrap = [&](std::unique_ptr<shmem::Heap> heap) {
-    return std::make_unique<Noting>(std::move(heap), notes);
+  prefill.script = [&](const testing::HeapOperation& operation) {
+    notes.emplace_back(operation.kind == Kind::kPut ? "put" : "signal");
+    return testing::HeapFault{};
   };
   HandoffFixture pair(std::move(prefill), {handoff_options(Role::kDecode)});
   pair.prefill.model.on_layer = [&](int layer) { notes.push_back(std::to_string(layer)); };

@@ -130,8 +130,9 @@ inline TokenRequest make_request(std::vector<TokenId> prompt, int max_tokens, ui
 }
 
 /// The outcome of `request` alone, on an engine that has never seen anything else.
-inline Outcome run_alone(const TokenRequest& request, const engine::EngineOptions& options = {}) {
-  CoreFixture alone(options);
+inline Outcome run_alone(const TokenRequest& request, const engine::EngineOptions& options = {},
+                         const StandInOptions& model_options = {}) {
+  CoreFixture alone(options, 1024, model_options);
   const RequestId id = alone.add(request);
   alone.run();
   return alone.outcomes[id];

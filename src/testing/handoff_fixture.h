@@ -11,12 +11,14 @@
 #include "engine/handoff.h"
 #include "testing/core_fixture.h"
 #include "testing/fake_world.h"
+#include "testing/faulty_heap.h"
 
 namespace baton::testing {
 
 /// An engine in a world: the core, and its heap, which outlives it.
 struct Member {
   std::unique_ptr<shmem::Heap> heap;
+  std::unique_ptr<FaultyHeap> faulty;  ///< between the two, if there is a script
   std::unique_ptr<CoreFixture> core;
 };
 
@@ -24,9 +26,9 @@ struct MemberOptions {
   engine::EngineOptions engine;
   int n_blocks = 1024;
   int n_windows = 64;
+  StandInOptions model{};
   Trace* trace = nullptr;
-  /// Put between the engine and its heap.
-  std::function<std::unique_ptr<shmem::Heap>(std::unique_ptr<shmem::Heap>)> wrap{};
+  FaultyHeap::Script script{};
 };
 
 inline Member join_world(FakeWorld& world, Pe pe, MemberOptions options) {
@@ -37,10 +39,13 @@ inline Member join_world(FakeWorld& world, Pe pe, MemberOptions options) {
                             .bytes_per_pe = layout.total_bytes(),
                             .member = engine::kv_member(layout, "stand-in", "engine"),
                             .n_windows = options.n_windows});
-  if (options.wrap) member.heap = options.wrap(std::move(member.heap));
-  member.core =
-      std::make_unique<CoreFixture>(options.engine, options.n_blocks, StandInOptions{},
-                                    CoreExtras{.trace = options.trace, .heap = member.heap.get()});
+  shmem::Heap* heap = member.heap.get();
+  if (options.script) {
+    member.faulty = std::make_unique<FaultyHeap>(*member.heap, std::move(options.script));
+    heap = member.faulty.get();
+  }
+  member.core = std::make_unique<CoreFixture>(options.engine, options.n_blocks, options.model,
+                                              CoreExtras{.trace = options.trace, .heap = heap});
   return member;
 }
 
@@ -51,6 +56,18 @@ inline engine::EngineOptions handoff_options(Role role = Role::kBoth) {
   options.prefill_min_tokens = 1;
   options.lease_ns = 1'000'000'000;
   return options;
+}
+
+/// A sender that needs several steps for a prompt.
+inline MemberOptions slow_prefill() {
+  MemberOptions out{handoff_options(Role::kPrefill)};
+  out.engine.max_batched_tokens = 128;
+  return out;
+}
+
+/// What `request` gives on one engine alone.
+inline std::vector<TokenId> tokens_alone(const TokenRequest& request) {
+  return run_alone(request, handoff_options()).choices[request.first_choice].tokens;
 }
 
 inline int whole_blocks(const std::vector<TokenId>& prompt) {
@@ -65,7 +82,9 @@ class HandoffFixture {
   HandoffFixture()
       : HandoffFixture({handoff_options(Role::kPrefill)}, {handoff_options(Role::kDecode)}) {}
   HandoffFixture(MemberOptions prefill_options, MemberOptions decode_options)
-      : prefill_member_(join_world(world, kPrefillPe, std::move(prefill_options))),
+      : model_(decode_options.model),
+        n_windows_(decode_options.n_windows),
+        prefill_member_(join_world(world, kPrefillPe, std::move(prefill_options))),
         decode_member_(join_world(world, kDecodePe, std::move(decode_options))),
         prefill(*prefill_member_.core),
         decode(*decode_member_.core) {}
@@ -140,21 +159,32 @@ class HandoffFixture {
   }
   /// Nobody holds anything and the model saw nothing but its own KV; empty if so.
   [[nodiscard]] std::string leftovers() {
-    for (CoreFixture* side : {&prefill, &decode}) {
-      const auto stats = side->core->stats();
-      const char* name = side == &prefill ? "prefill" : "decode";
-      if (!side->model.faults().empty())
-        return fmt::format("{}: {}", name, side->model.faults()[0]);
-      if (stats.blocks.used + stats.blocks.leased + stats.n_leases + stats.n_quarantined +
-              stats.n_running + stats.n_waiting !=
-          0) {
-        return fmt::format(
-            "{}: {} used, {} leased, {} leases, {} quarantined, {} running, {} waiting", name,
-            stats.blocks.used, stats.blocks.leased, stats.n_leases, stats.n_quarantined,
-            stats.n_running, stats.n_waiting);
-      }
-    }
-    return {};
+    const std::string at_prefill = leftovers(prefill, "prefill");
+    return at_prefill.empty() ? leftovers(decode, "decode") : at_prefill;
+  }
+  [[nodiscard]] static std::string leftovers(const CoreFixture& side, const char* name) {
+    const auto stats = side.core->stats();
+    if (!side.model.faults().empty()) return fmt::format("{}: {}", name, side.model.faults()[0]);
+    const int n_left = stats.blocks.used + stats.blocks.leased + stats.n_leases +
+                       stats.n_quarantined + stats.n_running + stats.n_waiting;
+    if (n_left == 0) return {};
+    return fmt::format("{}: {} used, {} leased, {} leases, {} quarantined, {} running, {} waiting",
+                       name, stats.blocks.used, stats.blocks.leased, stats.n_leases,
+                       stats.n_quarantined, stats.n_running, stats.n_waiting);
+  }
+  /// Whether one more request through both is right, and nothing is left of anything; empty if so.
+  [[nodiscard]] std::string health(uint32_t seed = 10) {
+    const auto request = make_request(random_tokens(300, seed), 20, seed);
+    const auto ids = hand_off(request);
+    run();
+    if (decode.tokens(ids.request) !=
+        run_alone(request, handoff_options(), model_).choices[0].tokens)
+      return "the next request is wrong";
+    if (n_free_windows() != n_windows_) return fmt::format("{} windows free", n_free_windows());
+    return leftovers();
+  }
+  [[nodiscard]] const ChoiceOutcome& choice(RequestId id, int number = 0) {
+    return decode.outcomes[id].choices[number];
   }
   /// How many windows the decode engine's heap has free.
   [[nodiscard]] int n_free_windows() {
@@ -167,9 +197,14 @@ class HandoffFixture {
     return static_cast<int>(windows.size());
   }
 
+  /// Kills the prefill engine: its core is not to be stepped any more.
+  void kill_prefill() { world.kill(kPrefillPe); }
+
   FakeWorld world{4};
 
  private:
+  StandInOptions model_;
+  int n_windows_;
   Member prefill_member_;
   Member decode_member_;
   std::map<RequestId, std::optional<Result<SentKv>>> answers_;
