@@ -5,9 +5,11 @@
 
 #include <bit>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <tuple>
 
 #include "api/json_writer.h"
@@ -394,6 +396,66 @@ TEST(Microserving, ErrorsBecomeErrorsOfThisSide) {
     EXPECT_EQ(read_error(401, body).code, ErrorCode::kInternal);
     EXPECT_NE(read_error(401, body).message.find("401"), std::string::npos);
   }
+}
+
+/// Fenced blocks of docs/protocol.md: "```json KIND", one line, "```".
+std::vector<std::pair<std::string, std::string>> documented_messages() {
+  std::vector<std::pair<std::string, std::string>> out;
+  std::ifstream in(BATON_SOURCE_DIR "/docs/protocol.md");
+  constexpr std::string_view kFence = "```json ";
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(kFence)) continue;
+    std::string message;
+    std::getline(in, message);
+    out.emplace_back(line.substr(kFence.size()), message);
+  }
+  return out;
+}
+
+TEST(Microserving, TheDocumentedExamplesAreReadAndWrittenTheSame) {
+  constexpr WireLimits kToy{.n_vocab = 64, .context_tokens = 256, .block_tokens = 16};
+  const auto same = [](const std::string& text, std::string written) {
+    if (written.ends_with('\n')) written.pop_back();
+    EXPECT_EQ(nlohmann::json::parse(text), nlohmann::json::parse(written));
+  };
+  // Written anew, a request has its defaults in it: only the fields that it had must be the same.
+  const auto at_least = [](const std::string& text, const std::string& written) {
+    const auto all = nlohmann::json::parse(written);
+    const auto asked = nlohmann::json::parse(text);
+    for (const auto& [key, value] : asked.items()) {
+      if (key == "sampling") continue;
+      EXPECT_EQ(all[key], value) << key;
+    }
+  };
+  std::set<std::string> kinds;
+  for (const auto& [kind, text] : documented_messages()) {
+    SCOPED_TRACE(text);
+    kinds.insert(kind);
+    if (kind == "attached") same(text, write_attached(read_attached(text).value()));
+    if (kind == "frame") same(text, write_frame(read_frame(text, 64).value()));
+    if (kind == "prepared") {
+      same(text, write_prepared(read_prepared(text).value(), read_incarnation(text).value()));
+    }
+    if (kind == "sent") {
+      same(text, write_sent(read_sent(text, 64).value(), read_incarnation(text).value()));
+    }
+    if (kind == "done") same(text, write_done(read_incarnation(text).value()));
+    if (kind == "prep_recv") at_least(text, write_prep_recv(read_prep_recv(text, kToy).value()));
+    if (kind == "remote_send") {
+      at_least(text, write_remote_send(read_remote_send(text, kToy).value()));
+    }
+    if (kind == "start_generate") {
+      at_least(text, write_start_generate(read_start_generate(text, kToy).value()));
+    }
+    if (kind == "release") same(text, write_release(read_release(text).value()));
+    if (kind == "error") {
+      EXPECT_EQ(read_error(409, text).code, ErrorCode::kUnavailable);
+      EXPECT_EQ(read_error(409, text).message.find("HTTP status"), std::string::npos);
+    }
+  }
+  EXPECT_EQ(kinds,
+            (std::set<std::string>{"attached", "done", "error", "frame", "prep_recv", "prepared",
+                                   "release", "remote_send", "sent", "start_generate"}));
 }
 
 }  // namespace
