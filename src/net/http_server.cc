@@ -238,13 +238,13 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
   std::function<void()> on_close_;
 };
 
-/// For the handler to hold: an answer of 500 if every holder lets go without one.
-std::shared_ptr<HttpExchange> guarded(std::shared_ptr<Exchange> exchange) {
-  HttpExchange* raw = exchange.get();
-  return {raw, [exchange = std::move(exchange)](HttpExchange*) {
-            exchange->respond(dropped_response());
-            exchange->end();
-          }};
+/// For the handler to hold: 500 if all holders let go without an answer. Posted: behind any answer.
+std::shared_ptr<HttpExchange> guarded(const std::shared_ptr<Exchange>& exchange) {
+  const auto drop = [exchange] {
+    exchange->respond(dropped_response());
+    exchange->end();
+  };
+  return {exchange.get(), [exchange, drop](HttpExchange*) { exchange->post(drop); }};
 }
 
 /// One connection: reads requests one after another and answers each. Lives as long as its

@@ -240,6 +240,15 @@ TEST(HttpServer, ADroppedExchangeIsA500) {
   EXPECT_NE(client.read_all().find("HTTP/1.1 500"), std::string::npos);
 }
 
+TEST(HttpServer, AnAnswerOfAnotherThreadCountsThoughTheHandlerLetsGoFirst) {
+  const auto server = start({}, [](std::shared_ptr<HttpExchange> exchange) {
+    std::thread([&] { echo(exchange); }).join();
+  });
+  Client client(server->port());
+  client.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_NE(client.read_until("\r\n\r\n").find("HTTP/1.1 200"), std::string::npos);
+}
+
 TEST(HttpServer, AThrowingHandlerCostsOneRequest) {
   const auto server = start({}, [](const std::shared_ptr<HttpExchange>& exchange) {
     if (exchange->request().path == "/throw") throw std::runtime_error("thrown by the test");
