@@ -115,21 +115,27 @@ PromptInfo read_prompt_info(const nlohmann::json& object, WireReader& parent, in
   return out;
 }
 
-/// Each element of the array, which must be an object, with a reader of its own.
+/// Each element of the array, which must be an object, with a reader of its own. What is read of a
+/// wrong one doesn't count.
 template <typename Read>
 void read_objects(WireReader& parent, std::string_view key, Read read) {
   const nlohmann::json* array = parent.array(key);
   if (array == nullptr) return;
   for (size_t i = 0; i < array->size(); ++i) {
-    const std::string path = fmt::format("{}[{}]", parent.fields().path(key), i);
-    if (!(*array)[i].is_object()) {
-      return parent.fields().fail(key, "'{}' must be an object, not {}", path,
-                                  describe((*array)[i]));
+    const nlohmann::json& object = (*array)[i];
+    if (object.is_object()) {
+      WireReader reader(object);
+      read(reader);
+      if (!reader.failed()) continue;
     }
-    WireReader reader((*array)[i], path + ".");
+    // Once more, now for a message with the whole path: frames are too many to make paths for all.
+    const std::string path = fmt::format("{}[{}]", parent.fields().path(key), i);
+    if (!object.is_object()) {
+      return parent.fields().fail(key, "'{}' must be an object, not {}", path, describe(object));
+    }
+    WireReader reader(object, path + ".");
     read(reader);
-    parent.join(reader);
-    if (parent.failed()) return;
+    return parent.join(reader);
   }
 }
 

@@ -1,5 +1,8 @@
 // One prefill and one decode engine, driven over HTTP by the verbs, as a router does.
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <future>
 
 #include <nlohmann/json.hpp>
 
@@ -304,6 +307,48 @@ TEST_F(Handoff, NoRoomIs429AndNeverIs400) {
   message.prompt = random_tokens(200, 1);
   const auto never = small.post(api::kPrepRecvPath, api::write_prep_recv({"", message}));
   EXPECT_EQ(never.status, 400) << never.body;
+}
+
+TEST(HandoffInSharedMemory, EqualsTheLoneEngine) {
+  // The first join is collective, so both start at once.
+  const std::string uid = fmt::format("handoff-test-{}", ::getpid());
+  const auto start = [&](Role role, int pe) {
+    return std::async(std::launch::async, [=] {
+      return std::make_unique<TestEngine>(
+          TestEngineOptions{.role = role, .uid = uid, .npes = 2, .pe = pe});
+    });
+  };
+  auto starting_prefill = start(Role::kPrefill, 0);
+  auto starting_decode = start(Role::kDecode, 1);
+  const auto prefill = starting_prefill.get();
+  const auto decode = starting_decode.get();
+  for (uint64_t id = 1; id <= 10; ++id) {
+    TokenRequest request = make_request(random_tokens(300, static_cast<uint32_t>(id)), 10, id);
+    request.id = RequestId{id};
+    PrepareReceive receive;
+    receive.prompt = request.prompt;
+    receive.end = end_of(request);
+    const auto prepared =
+        api::read_prepared(
+            decode->post(api::kPrepRecvPath, api::write_prep_recv({"", receive})).body)
+            .value();
+    request.leased = {prepared.lease, receive.end};
+    TestStream stream(*decode, request);  // waits for the signal
+    RemoteSend send;
+    send.id = request.id;
+    send.prompt = request.prompt;
+    send.end = receive.end;
+    send.to = prepared.address;
+    const auto sent = prefill->post(api::kRemoteSendPath, api::write_remote_send({"", send}));
+    ASSERT_EQ(sent.status, 200) << sent.body;
+    const Outcome got = stream.wait_for_end(request.id);
+    request.leased.reset();
+    engine::EngineOptions options;
+    options.prefill_min_tokens = 32;
+    EXPECT_EQ(got.choices.at(0).tokens, testing::run_alone(request, options).choices.at(0).tokens);
+  }
+  EXPECT_TRUE(decode->wait_until_idle());
+  EXPECT_EQ(decode->model.faults(), std::vector<std::string>());
 }
 
 }  // namespace

@@ -25,9 +25,13 @@ TestEngine::TestEngine(const TestEngineOptions& options) {
   server_options.heartbeat = options.heartbeat;
   server_options.cpus = {options.pe};
   EngineServer::Deps deps{model, pool, metrics, nullptr};
-  if (options.world != nullptr) {
+  if (options.world != nullptr || !options.uid.empty()) {
     server_options.world_json =
-        fmt::format(R"({{"uid":"test","npes":8,"pe_start":{}}})", options.pe);
+        shmem::to_json({.uid = options.world != nullptr ? "fake" : options.uid,
+                        .npes = options.npes,
+                        .pe_start = options.pe});
+  }
+  if (options.world != nullptr) {
     deps.join = [&](const shmem::ShmHeapOptions& heap) -> Result<std::unique_ptr<shmem::Heap>> {
       return options.world->join({.first_pe = Pe{heap.world.pe_start},
                                   .n_pes = heap.n_pes,

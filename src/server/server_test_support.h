@@ -47,7 +47,9 @@ class Gate {
 
 struct TestEngineOptions {
   Role role = Role::kBoth;
-  testing::FakeWorld* world = nullptr;  ///< null: it serves alone
+  testing::FakeWorld* world = nullptr;  ///< null: `uid`'s
+  std::string uid{};                    ///< of a world in shared memory; empty: it serves alone
+  int npes = 8;
   int pe = 0;
   int n_blocks = 1024;
   int max_queue = 2048;
