@@ -19,6 +19,7 @@ namespace {
 class Gate {
  public:
   void copy(std::byte* to, std::span<const std::byte> from) {
+    if (from.empty()) return;
     const size_t half = from.size() / 2;
     std::memcpy(to, from.data(), half);
     std::unique_lock lock(mutex_);

@@ -13,8 +13,16 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace baton::shmem {
+namespace {
+
+// Before there are threads, as main does it; the library's own lazy start is more than TSan can
+// follow.
+[[maybe_unused]] const bool logging = init_logging("off", "text").has_value();
+
+}  // namespace
 
 std::string new_uid() {
   static std::atomic<int> n = 0;

@@ -193,11 +193,12 @@ void HeapThread::depart(const Member& member) {
     return joined.member.get() == &member;
   });
   if (it == joined_.end()) return;
-  members_.remove(it->member);
   if (joining_) {
+    // First: whoever doesn't see it as a member any more must know that it came.
     const std::lock_guard lock(join_mutex_);
     came_and_left_.push_back(member.hello);
   }
+  members_.remove(it->member);
   joined_.erase(it);
   news_ = true;
 }
