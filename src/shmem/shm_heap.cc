@@ -75,10 +75,8 @@ class JoinedHeap final : public ShmHeap {
 
  private:
   JoinedHeap(ShmHeapOptions options, std::shared_ptr<Member> self)
-      : options_(std::move(options)),
-        members_(options_.world.npes),
-        windows_(self->segment, tickets_) {
-    self->ticket = tickets_.issue();
+      : options_(std::move(options)), members_(options_.world.npes), windows_(self->segment) {
+    self->ticket = kOwnTicket;
     self_ = std::move(self);
     members_.add(self_);
   }
@@ -87,7 +85,6 @@ class JoinedHeap final : public ShmHeap {
 
   const ShmHeapOptions options_;
   MemberTable members_;
-  Tickets tickets_;
   WindowTable windows_;
   std::shared_ptr<const Member> self_;
   std::unique_ptr<HeapThread> thread_;  ///< last: it uses all of the above
@@ -127,7 +124,6 @@ Result<std::unique_ptr<Heap>> JoinedHeap::join(ShmHeapOptions options) {
                                                                  .segment = heap->self_->segment,
                                                                  .doorbell = heap->self_->doorbell,
                                                                  .members = heap->members_,
-                                                                 .tickets = heap->tickets_,
                                                                  .windows = heap->windows_},
                                                std::move(*listening), std::move(*wake));
   if (auto joined = heap->thread_->wait_joined(wait); !joined) {

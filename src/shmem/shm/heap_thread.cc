@@ -24,7 +24,6 @@ HeapThread::HeapThread(Parts parts, Fd listening, Fd wake)
       segment_(std::move(parts.segment)),
       doorbell_(std::move(parts.doorbell)),
       members_(parts.members),
-      tickets_(parts.tickets),
       windows_(parts.windows),
       listening_(std::move(listening)),
       wake_(std::move(wake)),
@@ -119,7 +118,6 @@ void HeapThread::handle_deaths() {
   for (const Watch& watch : watches_) {
     if (!watch.ready) continue;
     // A writer that is dead must not keep a window from being quiet.
-    tickets_.retire(watch.ticket);
     windows_.evict(watch.ticket);
     news_ = true;
   }

@@ -38,7 +38,6 @@ class HeapThread {
     std::shared_ptr<const Segment> segment;
     std::shared_ptr<const Fd> doorbell;
     MemberTable& members;
-    Tickets& tickets;
     WindowTable& windows;
   };
   /// `listening`: at the member's own name. `wake`: an eventfd.
@@ -94,6 +93,7 @@ class HeapThread {
   /// Whether it has left without the thread having noticed yet.
   [[nodiscard]] bool has_left(const Member& member) const;
   void depart(const Member& member);
+  [[nodiscard]] Status join_result_locked(std::chrono::milliseconds timeout) const;
   void check_joined();
   void finish_join(std::optional<Error> error);
 
@@ -102,7 +102,6 @@ class HeapThread {
   const std::shared_ptr<const Segment> segment_;
   const std::shared_ptr<const Fd> doorbell_;
   MemberTable& members_;
-  Tickets& tickets_;
   WindowTable& windows_;
   const Fd listening_;
   const Fd wake_;
@@ -113,6 +112,7 @@ class HeapThread {
   std::vector<Joined> joined_;
   std::vector<Pending> pending_;
   std::vector<Watch> watches_;
+  uint64_t last_ticket_ = kOwnTicket;
   std::map<int, int> redials_;  ///< PE -> tries left, for connections that were cut
   int64_t next_tick_ns_ = 0;    ///< when to dial again
   int64_t accept_after_ns_ = 0;

@@ -15,8 +15,13 @@ constexpr int kRedials = 40;                             ///< one in 50 ms: for 
 Status HeapThread::wait_joined(std::chrono::milliseconds timeout) {
   std::unique_lock lock(join_mutex_);
   join_changed_.wait_for(lock, timeout, [&] { return join_over_; });
+  Status status = join_result_locked(timeout);
   joining_ = false;
   ring(wake_);
+  return status;
+}
+
+Status HeapThread::join_result_locked(std::chrono::milliseconds timeout) const {
   if (join_error_) return tl::unexpected(*join_error_);
   if (join_over_) return {};
   const auto give_up = [&](std::string what, const std::string& problem) -> Status {
@@ -176,7 +181,7 @@ uint64_t HeapThread::issue_ticket(const std::shared_ptr<Process>& process) {
   for (const Watch& watch : watches_) {
     if (watch.process->pid == process->pid && !watch.process->dead()) return watch.ticket;
   }
-  watches_.push_back({tickets_.issue(), process});
+  watches_.push_back({++last_ticket_, process});
   return watches_.back().ticket;
 }
 

@@ -51,20 +51,4 @@ std::string MemberTable::missing(std::span<const Hello> but_for) const {
   return text;
 }
 
-uint64_t Tickets::issue() {
-  const std::lock_guard lock(mutex_);
-  live_.insert(++last_);
-  return last_;
-}
-
-void Tickets::retire(uint64_t ticket) {
-  const std::lock_guard lock(mutex_);
-  live_.erase(ticket);
-}
-
-bool Tickets::live(uint64_t ticket) const {
-  const std::lock_guard lock(mutex_);
-  return live_.contains(ticket);
-}
-
 }  // namespace baton::shmem

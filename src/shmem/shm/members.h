@@ -1,11 +1,10 @@
-// Who is in the world now, and who may still write into this member's memory.
+// Who is in the world now.
 #pragma once
 
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "shmem/heap.h"
@@ -15,6 +14,11 @@
 
 namespace baton::shmem {
 
+/// A ticket is what a process calls itself in a segment's window slots: the owner gives each
+/// process that it gives its memory one of its own, and never the same to two. This one belongs to
+/// the owner.
+inline constexpr uint64_t kOwnTicket = 1;
+
 /// A member as this one can write to it. Immutable; unmapped with its last reference, so a put that
 /// is under way while the member leaves ends safely.
 struct Member {
@@ -22,7 +26,7 @@ struct Member {
   int pid = 0;
   std::shared_ptr<const Segment> segment;
   std::shared_ptr<const Fd> doorbell;
-  uint64_t ticket = 0;  ///< what this process calls itself in that segment's window slots
+  uint64_t ticket = 0;  ///< of this process in that segment
 };
 
 /// The living members, this one included, by PE. Thread-safe.
@@ -43,21 +47,6 @@ class MemberTable {
   const int npes_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<const Member>> members_;
-};
-
-/// Names for those that were given this member's memory, valid until their process is dead.
-/// Thread-safe.
-class Tickets {
- public:
-  [[nodiscard]] uint64_t issue();
-  void retire(uint64_t ticket);
-  /// May its holder still write?
-  [[nodiscard]] bool live(uint64_t ticket) const;
-
- private:
-  mutable std::mutex mutex_;
-  uint64_t last_ = 0;
-  std::unordered_set<uint64_t> live_;
 };
 
 }  // namespace baton::shmem

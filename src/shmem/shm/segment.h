@@ -20,9 +20,9 @@ namespace baton::shmem {
 /// A window as its owner and the one that writes under it share it, in the owner's segment.
 ///
 /// Writer: writer 0 -> its ticket (compare-exchange), then load open_tag; another tag -> back out.
-/// Owner: open_tag = 0, then load writer. All four are sequentially consistent, so at least one of
-/// the two sees the other (Dekker): either the writer backs out, or the owner waits until writer is
-/// 0 again or that writer's process is dead.
+/// Owner: open_tag = 0, then load writer. All of these are sequentially consistent, so at least one
+/// of the two sees the other (Dekker): either the writer backs out, or the owner waits until writer
+/// is 0 again. For a writer that died in between, the owner does that, when the pidfd says so.
 struct alignas(64) WindowSlot {
   std::atomic<uint64_t> open_tag;    ///< the owner's: 0 = closed
   std::atomic<uint64_t> writer;      ///< ticket of the member that is writing; 0 = nobody

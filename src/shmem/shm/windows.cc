@@ -6,8 +6,7 @@
 
 namespace baton::shmem {
 
-WindowTable::WindowTable(std::shared_ptr<const Segment> segment, const Tickets& tickets)
-    : segment_(std::move(segment)), tickets_(tickets) {
+WindowTable::WindowTable(std::shared_ptr<const Segment> segment) : segment_(std::move(segment)) {
   const int n = segment_->shape().n_windows;
   entries_.resize(static_cast<size_t>(n));
   for (int i = 0; i < n; ++i) free_.push_back(i);
@@ -53,9 +52,8 @@ void WindowTable::close(const Window& window) {
 
 bool WindowTable::look_if_quiet(int slot) const {
   Entry& entry = entries_[static_cast<size_t>(slot)];
-  if (entry.state == State::kClosed) {
-    const uint64_t writer = segment_->slot(slot).writer.load();  // seq_cst: see WindowSlot
-    if (writer == 0 || !tickets_.live(writer)) entry.state = State::kQuiet;
+  if (entry.state == State::kClosed && segment_->slot(slot).writer.load() == 0) {
+    entry.state = State::kQuiet;  // the load is seq_cst: see WindowSlot
   }
   return entry.state == State::kQuiet;
 }

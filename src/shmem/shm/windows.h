@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "shmem/heap.h"
-#include "shmem/shm/members.h"
 #include "shmem/shm/segment.h"
 
 namespace baton::shmem {
@@ -17,7 +16,7 @@ namespace baton::shmem {
 /// See Heap for what each does. Thread-safe.
 class WindowTable {
  public:
-  WindowTable(std::shared_ptr<const Segment> segment, const Tickets& tickets);
+  explicit WindowTable(std::shared_ptr<const Segment> segment);
 
   [[nodiscard]] Result<Window> open();
   [[nodiscard]] bool signalled(const Window& window) const;
@@ -41,7 +40,6 @@ class WindowTable {
   [[nodiscard]] bool look_if_quiet(int slot) const;
 
   std::shared_ptr<const Segment> segment_;
-  const Tickets& tickets_;
   mutable std::mutex mutex_;
   mutable std::vector<Entry> entries_;  ///< [n_windows]
   std::deque<int> free_;  ///< slots in state kFree; the one that is free for longest comes first
