@@ -139,11 +139,9 @@ Result<std::shared_ptr<const Member>> JoinedHeap::find_target(const Target& targ
                 target.pe.value,
                 member ? fmt::format("; {} is there now", member->hello.incarnation) : "");
   }
-  if (target.window.slot < 0 || target.window.slot >= member->hello.shape.n_windows ||
-      target.window.tag == 0) {
-    return fail(ErrorCode::kInvalidArgument, "window {} with tag {} of PE {}: expected 0 to {}",
-                target.window.slot, target.window.tag, target.pe.value,
-                member->hello.shape.n_windows - 1);
+  if (target.window.slot < 0 || target.window.slot >= member->hello.shape.n_windows) {
+    return fail(ErrorCode::kInvalidArgument, "window {} of PE {}: expected 0 to {}",
+                target.window.slot, target.pe.value, member->hello.shape.n_windows - 1);
   }
   return member;
 }

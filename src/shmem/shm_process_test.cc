@@ -157,6 +157,26 @@ TEST(ShmProcess, an_owner_that_is_stopped_uses_no_cpu_while_it_receives) {
   EXPECT_EQ(child.hear(), 3 * kBytes);
 }
 
+TEST(ShmProcess, another_user_is_turned_away) {
+  if (geteuid() != 0) GTEST_SKIP() << "skipped: only root can become another user";
+  const std::string uid = new_uid();
+  constexpr uid_t kNobody = 65534;
+  const Child child([&](const Child::Parent& parent) {
+    if (parent.hear() != kReady || seteuid(kNobody) != 0) return;
+    auto options = member_of(uid, 2, 0);
+    options.join_timeout = std::chrono::milliseconds(150);
+    const auto heap = ShmHeap::create(options);
+    parent.tell(!heap && heap.error().message.find("belongs to user 0, expected 65534") !=
+                             std::string::npos);
+  });
+  auto options = member_of(uid, 2, 1);
+  options.world.join = Join::kLater;
+  const auto heap = join_or_die(options);
+  child.tell(kReady);
+  EXPECT_EQ(child.hear(), 1U);
+  EXPECT_FALSE(heap->peer({0}));
+}
+
 TEST(ShmProcess, a_later_join_does_not_wait_for_one_that_is_stopped) {
   const std::string uid = new_uid();
   Child child([&](const Child::Parent& parent) {

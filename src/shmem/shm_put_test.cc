@@ -132,6 +132,7 @@ TEST_F(ShmPut, a_closed_window_takes_nothing) {
   owner_->close_window(window);
   EXPECT_TRUE(owner_->quiet(window));
   EXPECT_EQ(put(window, 1).error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(put({window.slot, 0}, 1).error().code, ErrorCode::kUnavailable) << "no tag at all";
   EXPECT_EQ(sender_->signal(target(window)).error().code, ErrorCode::kUnavailable);
   EXPECT_FALSE(owner_->signalled(window));
   EXPECT_EQ(at(0), 0);

@@ -93,7 +93,7 @@ WindowEntry::WindowEntry(WindowSlot& slot, uint64_t tag, uint64_t ticket) : slot
     nobody = 0;
     sched_yield();
   }
-  if (slot.open_tag.load() != tag) {
+  if (tag == 0 || slot.open_tag.load() != tag) {
     slot.writer.store(0, std::memory_order_release);
     refused_ = Refused::kClosed;
   }
