@@ -167,7 +167,7 @@ TEST_F(HandoffCorruption, Row28ALateWriterHurtsNobody) {
         pair.step();
         pair.world.hold_next_put(HandoffFixture::kDecodePe);
         pair.step();
-        const auto other = make_request(random_tokens(200, 5), 100, 5);
+        const auto other = make_request(random_tokens(300, 5), 100, 5);
         RequestId id;
         for (const Event event : order) {
           if (event == kCancel && expires) pair.decode.clock.advance(2 * kLeaseNs);
