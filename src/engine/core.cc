@@ -199,6 +199,7 @@ bool EngineCore::schedule() {
   batch_ = Batch{};
   batch_.tokens_left = options_.max_batched_tokens;
   batch_.prompt_logits_left = max_prompt_logits_;
+  touch_sends();
   for (Action* action : actions_) action->plan(scheduler_, batch_);
   end_lost();
   note_admissions();

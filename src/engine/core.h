@@ -107,6 +107,8 @@ class EngineCore {
   void forward_one_by_one();
   void fail_item(const BatchItem& item);
   void end_lost();
+  /// Ends sends that nobody waits for any more; lets the others' receivers know of them.
+  void touch_sends();
   void finish_sends();
   /// Frees what a send holds and tells its sender.
   void end_send(Request& request, Result<SentKv> result);

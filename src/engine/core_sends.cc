@@ -20,6 +20,15 @@ void call(const SentSink& done, Result<SentKv> result) {
   }
 }
 
+template <typename Sequences>
+std::vector<Request*> sends_of(const Sequences& sequences) {
+  std::vector<Request*> sends;
+  for (const Sequence* sequence : sequences) {
+    if (sequence->request->send) sends.push_back(sequence->request);
+  }
+  return sends;
+}
+
 }  // namespace
 
 void EngineCore::add(RemoteSend request, SentSink done) {
@@ -50,11 +59,18 @@ void EngineCore::add(RemoteSend request, SentSink done) {
   scheduler_.add(std::move(state));
 }
 
-void EngineCore::finish_sends() {
-  std::vector<Request*> sends;
-  for (const Sequence* sequence : scheduler_.running()) {
-    if (sequence->request->send) sends.push_back(sequence->request);
+void EngineCore::touch_sends() {
+  std::vector<Request*> sends = sends_of(scheduler_.running());
+  const std::vector<Request*> waiting = sends_of(scheduler_.waiting());
+  sends.insert(sends.end(), waiting.begin(), waiting.end());
+  for (Request* request : sends) {
+    const Status status = sender_.touch(*request->send);
+    if (!status) end_send(*request, tl::unexpected(status.error()));
   }
+}
+
+void EngineCore::finish_sends() {
+  const std::vector<Request*> sends = sends_of(scheduler_.running());
   for (Request* request : sends) {
     Send& send = *request->send;
     const Sequence& sequence = *request->choices.front();

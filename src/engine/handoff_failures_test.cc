@@ -118,11 +118,12 @@ TEST_F(HandoffFailures, Row5CancelledInTheMiddleOfATransfer) {
 
 TEST_F(HandoffFailures, Row6CancelledSendsDoNotHoldUpTheQueue) {
   std::vector<RequestId> sends;
+  std::vector<LeaseId> leases;
   for (uint32_t i = 0; i < 10; ++i) {
     const auto request = make_request(random_tokens(600, i), 1);
     const auto prepared = pair_.prepare(request).value();
     sends.push_back(pair_.send(request, prepared));
-    pair_.decode.core->release(prepared.lease);
+    leases.push_back(prepared.lease);
   }
   pair_.step();
   for (const RequestId id : sends) pair_.prefill.core->cancel(id, std::nullopt);
@@ -131,6 +132,7 @@ TEST_F(HandoffFailures, Row6CancelledSendsDoNotHoldUpTheQueue) {
   while (!pair_.answer(last.send)) pair_.step();
   EXPECT_EQ(pair_.prefill.model.n_passes() - n_before, 5) << "nothing but its own chunks";
   pair_.run();
+  for (const LeaseId lease : leases) pair_.decode.core->release(lease);
   EXPECT_EQ(pair_.health(), "");
 }
 
@@ -166,6 +168,45 @@ TEST_F(HandoffFailures, ProgressKeepsALeaseAndItsEndLetsItGo) {
   pair.run();
   EXPECT_EQ(pair.decode.tokens(ids.request), tokens_alone(request_));
   EXPECT_EQ(pair.leftovers(), "");
+}
+
+// A send waits behind another one for longer than its lease.
+TEST_F(HandoffFailures, WaitingForItsTurnKeepsALeaseToo) {
+  auto prefill = slow_prefill();
+  prefill.n_blocks = 130;
+  HandoffFixture pair(std::move(prefill), {handoff_options(Role::kDecode)});
+  const auto first = make_request(random_tokens(2000, 2), 1);
+  const auto prepared = pair.decode.core->prepare([&] {
+    PrepareReceive prepare;
+    prepare.prompt = first.prompt;
+    prepare.end = 1984;
+    prepare.lease_ns = 100 * kLeaseNs;
+    return prepare;
+  }());
+  pair.send(first, *prepared);
+  pair.step();
+  const auto ids = pair.hand_off(request_);
+  for (int i = 0; i < 12; ++i) {
+    pair.decode.clock.advance(kLeaseNs / 2);
+    pair.step();
+  }
+  EXPECT_EQ(pair.prefill.core->stats().n_waiting, 1);
+  pair.run();
+  EXPECT_EQ(pair.decode.tokens(ids.request), tokens_alone(request_));
+  pair.decode.core->release(prepared->lease);
+  EXPECT_EQ(pair.health(), "");
+}
+
+TEST_F(HandoffFailures, WhatNobodyWaitsForIsNotComputed) {
+  const auto prepared = pair_.prepare(request_).value();
+  const RequestId sent = pair_.send(request_, prepared);
+  pair_.step();
+  pair_.decode.core->release(prepared.lease);
+  const int64_t n_before = pair_.prefill.model.n_passes();
+  pair_.step();
+  EXPECT_EQ(pair_.prefill.model.n_passes(), n_before);
+  EXPECT_EQ(pair_.answer(sent)->error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(pair_.health(), "");
 }
 
 TEST_F(HandoffFailures, TheWantedLeaseTimeCounts) {

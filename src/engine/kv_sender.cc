@@ -70,6 +70,10 @@ Result<std::unique_ptr<Send>> KvSender::open(const RemoteSend& request) const {
   return send;
 }
 
+Status KvSender::touch(const Send& send) {
+  return send.begin < send.end ? deps_.heap->put(send.target, {}) : Status{};
+}
+
 void KvSender::put_cached(Sequence& sequence) {
   const Send& send = *sequence.request->send;
   const Part part{&sequence, std::max(send.begin, send.n_put), sequence.n_computed};

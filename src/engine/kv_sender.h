@@ -37,6 +37,9 @@ class KvSender final : public model::LayerHook {
   /// Finds the receiver. kUnavailable: it is gone.
   [[nodiscard]] Result<std::unique_ptr<Send>> open(const RemoteSend& request) const;
 
+  /// A sign of life to the receiver, whose lease it renews while a send waits for its turn. An
+  /// error says that the receiver is gone, or wants it no more.
+  [[nodiscard]] Status touch(const Send& send);
   /// Puts what a send has computed, or found in the cache, and not put yet: in all layers.
   void put_cached(Sequence& sequence);
   /// The next forward pass is of `items`; whether it has anything to put.

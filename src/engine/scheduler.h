@@ -71,7 +71,7 @@ class Scheduler {
   [[nodiscard]] std::vector<RequestId> ids() const;
 
   [[nodiscard]] const std::vector<Sequence*>& running() const { return running_; }
-  [[nodiscard]] size_t n_waiting() const { return waiting_.size(); }
+  [[nodiscard]] const std::set<Sequence*, RunsBefore>& waiting() const { return waiting_; }
   [[nodiscard]] size_t n_requests() const { return requests_.size(); }
   [[nodiscard]] bool has_work() const {
     return !running_.empty() || !waiting_.empty() || !ready_.empty();
