@@ -137,6 +137,17 @@ class ClusterFixture {
   std::vector<std::unique_ptr<TestEngine>> engines_;
 };
 
+/// Stops the engine in its pass `n`. When its death opens the gate, it is too slow to get to an
+/// end.
+void hold(TestEngine& engine, int n) {
+  const auto n_passes = std::make_shared<int>(0);  // of the engine's thread
+  engine.model.on_forward = [&engine, n, n_passes](std::span<const model::SeqSlice>) {
+    if (++*n_passes == n) engine.gate.set(false);
+    engine.gate.pass();
+    if (*n_passes >= n) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+}
+
 /// What an engine that serves alone says.
 json expected(const json& body) {
   TestEngine alone;
@@ -204,14 +215,16 @@ TEST(Cluster, EchoWithLogprobs) {
 // Row 14 over the wire.
 TEST(Cluster, Row14_ADecodeEngineThatDiesMidStream) {
   ClusterFixture cluster("PDD");
-  const json body = body_of(100, 5, 2);
-  std::atomic<int> n_passes{0};
-  cluster.engine(1).model.on_forward = [&](std::span<const model::SeqSlice>) {
-    if (++n_passes == 10) cluster.engine(1).gate.set(false);
-    cluster.engine(1).gate.pass();
-  };
+  json body = body_of(100, 5, 2);
+  body["max_tokens"] = 500;
+  TestEngine& dying = cluster.engine(1);
+  hold(dying, 10);
   auto answer = cluster.client->post(body);
-  cluster.engine(1).gate.wait_for(10);
+  dying.gate.wait_for(10);
+  const std::string none = "vllm:generation_tokens_total{model_name=\"stand-in\"} 0\n";
+  while (cluster.metrics.text().find(none) != std::string::npos) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // until the client has some
+  }
   cluster.kill(1);
   const net::HttpResponse got = answer.get();
   ASSERT_EQ(got.status, 200) << got.body;
@@ -224,8 +237,8 @@ TEST(Cluster, Row14_ADecodeEngineThatDiesMidStream) {
 
 TEST(Cluster, APrefillEngineThatDiesAndComesBack) {
   ClusterFixture cluster("PD");
-  const json body = body_of(100, 6);
-  cluster.engine(0).gate.set(false);
+  const json body = body_of(1500, 6);  // of several passes
+  hold(cluster.engine(0), 1);
   auto answer = cluster.client->post(body);
   cluster.engine(0).gate.wait_for(1);
   cluster.kill(0);
