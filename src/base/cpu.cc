@@ -65,34 +65,42 @@ std::string describe(const CpuFeatures& f) {
   return text.empty() ? "none" : text;
 }
 
-std::vector<int> allowed_cpus() {
+std::vector<std::vector<int>> allowed_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   sched_getaffinity(0, sizeof(set), &set);
-  std::vector<int> first;
-  std::vector<int> siblings;
+  std::vector<std::vector<int>> cores;
   hwloc_topology_t topology = nullptr;
   hwloc_topology_init(&topology);
   if (hwloc_topology_load(topology) == 0) {
     const int n_cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
     for (int i = 0; i < n_cores; ++i) {
       hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, static_cast<unsigned>(i));
+      std::vector<int> cpus;
       int cpu = -1;
-      bool seen = false;
       while ((cpu = hwloc_bitmap_next(core->cpuset, cpu)) != -1) {
-        if (cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &set)) continue;
-        (seen ? siblings : first).push_back(cpu);
-        seen = true;
+        if (cpu < CPU_SETSIZE && CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
       }
+      if (!cpus.empty()) cores.push_back(std::move(cpus));
     }
   }
   hwloc_topology_destroy(topology);
-  first.insert(first.end(), siblings.begin(), siblings.end());
-  if (first.empty()) {
+  if (cores.empty()) {
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) first.push_back(cpu);
+      if (CPU_ISSET(cpu, &set)) cores.push_back({cpu});
     }
   }
+  return cores;
+}
+
+std::vector<int> allowed_cpus() {
+  std::vector<int> first;
+  std::vector<int> siblings;
+  for (const auto& core : allowed_cores()) {
+    first.push_back(core.front());
+    siblings.insert(siblings.end(), core.begin() + 1, core.end());
+  }
+  first.insert(first.end(), siblings.begin(), siblings.end());
   return first;
 }
 

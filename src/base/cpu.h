@@ -25,6 +25,8 @@ struct CpuFeatures {
 
 /// The CPUs this process may run on, one for each physical core first (hwloc), then their siblings.
 [[nodiscard]] std::vector<int> allowed_cpus();
+/// The same CPUs by physical core: those of one core together, [n_cores][>= 1].
+[[nodiscard]] std::vector<std::vector<int>> allowed_cores();
 /// Parses "0-3,8" into a sorted list of distinct CPU numbers.
 [[nodiscard]] Result<std::vector<int>> parse_cpu_list(std::string_view text);
 /// Pins the calling thread; false if the CPU is not ours to use (the thread then stays unpinned).
