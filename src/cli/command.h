@@ -17,6 +17,8 @@ using Run = std::function<Result<int>()>;
 
 /// Each adds its subcommand to `app`; when that one is chosen, `chosen` is set to its body.
 void add_serve(CLI::App& app, Run& chosen);
+void add_engine(CLI::App& app, Run& chosen);
+void add_router(CLI::App& app, Run& chosen);
 void add_pull(CLI::App& app, Run& chosen);
 void add_inspect(CLI::App& app, Run& chosen);
 void add_tokenize(CLI::App& app, Run& chosen);

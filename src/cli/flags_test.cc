@@ -1,9 +1,16 @@
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/cpu.h"
+#include "cli/command.h"
 #include "cli/engines_flag.h"
 #include "cli/models.h"
 #include "cli/serve_options.h"
 #include "cli/size.h"
+#include "cli/version.h"
+#include "cli/version_json.h"
 
 namespace baton::cli {
 namespace {
@@ -44,18 +51,111 @@ TEST(Flags, ServeNamesTheFlagAndTheValue) {
     const auto options = check(flags);
     return options ? std::string("accepted") : options.error().message;
   };
-  EXPECT_TRUE(check({}).has_value());
-  EXPECT_NE(refused([](auto& f) { f.port = 70000; }).find("--port 70000"), std::string::npos);
-  EXPECT_NE(refused([](auto& f) { f.engines = "1P1D"; }).find("--engines '1P1D'"),
-            std::string::npos);
-  EXPECT_NE(refused([](auto& f) { f.kv_dtype = "f16"; }).find("--kv-dtype 'f16'"),
-            std::string::npos);
-  EXPECT_NE(refused([](auto& f) { f.max_batch = 0; }).find("--max-batch 0"), std::string::npos);
-  EXPECT_NE(refused([](auto& f) { f.context = 1; }).find("--context 1"), std::string::npos);
-  EXPECT_NE(refused([](auto& f) { f.api_key_given = true; }).find("--api-key"), std::string::npos);
-  EXPECT_NE(refused([](auto& f) { f.cpus = "5000"; }).find("--cpus"), std::string::npos);
-  EXPECT_NE(refused([](auto& f) { f.remote_prefill_min_tokens = "x"; }).find("'x'"),
-            std::string::npos);
+  const auto names = [&](auto change, const char* words) {
+    const std::string message = refused(change);
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  EXPECT_TRUE(check(ServeFlags{}).has_value());
+  names([](auto& f) { f.server.port = 70000; }, "--port 70000");
+  names([](auto& f) { f.engines = "1P"; }, "--engines '1P'");
+  names([](auto& f) { f.engines = "900P900D"; }, "--engines: 1800 engines");
+  names([](auto& f) { f.router.policy = "auto"; }, "--policy 'auto': not there yet");
+  names([](auto& f) { f.router.policy = "prefix"; }, "--policy 'prefix': not there yet");
+  names([](auto& f) { f.router.policy = "best"; }, "--policy 'best': use least-loaded");
+  names([](auto& f) { f.engine.kv_dtype = "f16"; }, "--kv-dtype 'f16'");
+  names([](auto& f) { f.engine.max_batch = 0; }, "--max-batch 0");
+  names([](auto& f) { f.engine.context = 1; }, "--context 1");
+  names([](auto& f) { f.server.api_key_given = true; }, "--api-key");
+  names([](auto& f) { f.engine.cpus = "5000"; }, "--cpus");
+  names([](auto& f) { f.engine.lease = "0"; }, "--lease '0'");
+  names([](auto& f) { f.engine.join_timeout = "soon"; }, "--join-timeout 'soon'");
+  names([](auto& f) { f.engine.remote_prefill_min_tokens = "x"; }, "'x'");
+}
+
+TEST(Flags, EnginesByRoleAndTheirCpus) {
+  ServeFlags flags;
+  const int cpu = allowed_cpus().front();
+  flags.engine.cpus = std::to_string(cpu);
+  const auto one = check(flags);
+  ASSERT_TRUE(one.has_value());
+  EXPECT_EQ(one->roles, std::vector{Role::kBoth});  // the default of one core
+  EXPECT_EQ(one->partition.shares[0].cpus, std::vector{cpu});
+  flags.engines = "1B1D2P";
+  EXPECT_FALSE(check(flags).has_value());
+  flags.oversubscribe = true;
+  const auto four = check(flags);
+  ASSERT_TRUE(four.has_value());
+  EXPECT_EQ(four->roles, (std::vector{Role::kPrefill, Role::kPrefill, Role::kDecode, Role::kBoth}));
+  EXPECT_EQ(four->partition.npes, 4);
+  EXPECT_EQ(four->partition.shares[3].cpus, std::vector{cpu});
+}
+
+/// What `serve` hands over is what `engine` understands.
+TEST(Flags, AnEngineUnderstandsWhatItIsHanded) {
+  EngineFlags flags;
+  flags.model = "-strange 'name'.gguf";
+  flags.served_model_names = {"a", "b c"};
+  flags.context = 77;
+  flags.max_batch = 3;
+  flags.max_batched_tokens = 99;
+  flags.kv_memory = "3MiB";
+  flags.remote_prefill_min_tokens = "5";
+  flags.kv_dtype = "f32";
+  flags.exact_prefix = true;
+  flags.lease = "2s";
+  flags.join_timeout = "3s";
+  flags.trace = "t.json";
+  flags.log_level = "warn";
+  flags.log_format = "json";
+  const auto arguments =
+      engine_arguments(flags, {"engine 1 (decode)", Role::kDecode, {4, 7}, "9s", 3, 4});
+  CLI::App app;
+  cli::Run chosen;
+  add_engine(app, chosen);
+  const CLI::App* engine = app.get_subcommand("engine");
+  // CLI11 wants them last to first.
+  ASSERT_NO_THROW(app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend())));
+  const auto value = [&](const char* flag) { return engine->get_option(flag)->results(); };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(value("--model"), Texts{flags.model});
+  EXPECT_EQ(value("--served-model-name"), (Texts{"a", "b c"}));
+  EXPECT_EQ(value("--role"), Texts{"decode"});
+  EXPECT_EQ(value("--name"), Texts{"engine 1 (decode)"});
+  EXPECT_EQ(value("--cpus"), Texts{"4,7"});
+  EXPECT_EQ(value("--context"), Texts{"77"});
+  EXPECT_EQ(value("--max-batch"), Texts{"3"});
+  EXPECT_EQ(value("--max-batched-tokens"), Texts{"99"});
+  EXPECT_EQ(value("--kv-memory"), Texts{"3MiB"});
+  EXPECT_EQ(value("--remote-prefill-min-tokens"), Texts{"5"});
+  EXPECT_EQ(value("--kv-dtype"), Texts{"f32"});
+  EXPECT_EQ(engine->count("--exact-prefix"), 1U);
+  EXPECT_EQ(value("--lease"), Texts{"2s"});
+  EXPECT_EQ(value("--join-timeout"), Texts{"3s"});
+  EXPECT_EQ(value("--trace"), Texts{"t.json"});
+  EXPECT_EQ(value("--log-level"), Texts{"warn"});
+  EXPECT_EQ(value("--log-format"), Texts{"json"});
+  EXPECT_EQ(value("--drain-timeout"), Texts{"9s"});
+  EXPECT_EQ(value("--port"), Texts{"0"});
+  EXPECT_EQ(value("--ready-fd"), Texts{"3"});
+  EXPECT_EQ(value("--lifeline-fd"), Texts{"4"});
+}
+
+TEST(Version, ARouterHasTheKindsOfGemmsOfItsEngines) {
+  const auto body = [](const char* phase) {
+    return fmt::format(R"({{"version":"1","commit":"c","kernels":"avx512","cpu_features":"f",)"
+                       R"("gemms":[{{"name":"head","phase":"decode"}},)"
+                       R"({{"name":"qkv","phase":"{}"}}]}})",
+                       phase);
+  };
+  const auto json = nlohmann::json::parse(router_version_json(
+      {{"0", body("prefill")}, {"1", body("decode")}, {"2", "nonsense"}, {"3", "[1]"}}));
+  EXPECT_EQ(json["version"], kVersion);
+  EXPECT_EQ(json["kernels"], "avx512");
+  ASSERT_EQ(json["gemms"].size(), 3U);
+  EXPECT_EQ(json["gemms"][2]["phase"], "decode");
+  ASSERT_EQ(json["engines"].size(), 2U);
+  EXPECT_EQ(json["engines"][1]["id"], "1");
+  EXPECT_EQ(nlohmann::json::parse(router_version_json({}))["gemms"].size(), 0U);
 }
 
 TEST(Models, UnknownNamesListTheKnownOnes) {

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "model/identity.h"
 #include "text/vocab_gguf.h"
 
 namespace baton::cli {
@@ -57,20 +58,27 @@ Result<TextModel> load_text(const format::GgufFile& file) {
   return out;
 }
 
+Result<linalg::KernelSet> chosen_kernels() {
+  const char* wanted = std::getenv("BATON_KERNELS");
+  return linalg::choose_kernels(wanted == nullptr ? "" : wanted, cpu_features());
+}
+
 ComputeModel::ComputeModel(linalg::KernelSet kernels, const Options& options)
     : pool_({static_cast<int>(options.cpus.size()), options.cpus}),
       context_{kernels, pool_, workspace_} {}
 
 Result<std::unique_ptr<ComputeModel>> ComputeModel::create(
     std::shared_ptr<const format::GgufFile> file, const Options& options) {
-  const char* wanted = std::getenv("BATON_KERNELS");
-  const auto kernels = linalg::choose_kernels(wanted == nullptr ? "" : wanted, cpu_features());
+  const auto kernels = chosen_kernels();
   if (!kernels) return tl::unexpected(kernels.error());
   auto checkpoint = model::read_checkpoint(std::move(file));
   if (!checkpoint) return tl::unexpected(checkpoint.error());
   std::unique_ptr<ComputeModel> compute(new ComputeModel(*kernels, options));
   model::TransformerOptions transformer_options;
   transformer_options.context_length = options.context_length;
+  transformer_options.with_prefill_weights = options.role != Role::kDecode;
+  transformer_options.with_decode_weights = options.role != Role::kPrefill;
+  compute->kv_identity_ = model::kv_identity(*checkpoint, *kernels);
   auto transformer =
       model::Transformer::create(compute->context_, std::move(*checkpoint), transformer_options);
   if (!transformer) return tl::unexpected(transformer.error());

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/role.h"
 #include "base/thread_pool.h"
 #include "linalg/kernels.h"
 #include "model/transformer.h"
@@ -25,6 +26,8 @@ struct TextModel {
 [[nodiscard]] Result<std::shared_ptr<const format::GgufFile>> open_model(const std::string& path);
 [[nodiscard]] Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(
     const format::GgufFile& file);
+/// The kernel set that BATON_KERNELS asks for, else the best of this CPU.
+[[nodiscard]] Result<linalg::KernelSet> chosen_kernels();
 [[nodiscard]] Result<TextModel> load_text(const format::GgufFile& file);
 
 /// What computes: kernels, threads, scratch and the packed model. Not movable: its parts point at
@@ -34,6 +37,7 @@ class ComputeModel {
   struct Options {
     std::vector<int> cpus;   ///< one thread for each; the first is the caller's (the engine thread)
     int context_length = 0;  ///< 0 = the model's own
+    Role role = Role::kBoth;  ///< only its weights are packed
   };
   /// The kernel set comes from BATON_KERNELS.
   [[nodiscard]] static Result<std::unique_ptr<ComputeModel>> create(
@@ -42,6 +46,8 @@ class ComputeModel {
   [[nodiscard]] model::Transformer& transformer() { return *transformer_; }
   [[nodiscard]] ThreadPool& pool() { return pool_; }
   [[nodiscard]] linalg::KernelSet kernels() const { return context_.kernels; }
+  /// model::kv_identity of the checkpoint.
+  [[nodiscard]] const std::string& kv_identity() const { return kv_identity_; }
 
  private:
   ComputeModel(linalg::KernelSet kernels, const Options& options);
@@ -49,6 +55,7 @@ class ComputeModel {
   ThreadPool pool_;
   linalg::Workspace workspace_;
   linalg::Context context_;
+  std::string kv_identity_;
   std::unique_ptr<model::Transformer> transformer_;
 };
 

@@ -14,6 +14,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   baton::cli::Run chosen;
   baton::cli::add_serve(app, chosen);
+  baton::cli::add_engine(app, chosen);
+  baton::cli::add_router(app, chosen);
   baton::cli::add_pull(app, chosen);
   baton::cli::add_inspect(app, chosen);
   baton::cli::add_tokenize(app, chosen);
