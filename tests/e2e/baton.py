@@ -18,15 +18,25 @@ MODELS = {"smollm2": "smollm2-135m", "gemma3": "gemma3-270m"}
 
 
 class Server:
-    """A `baton serve` process, ready when it has printed its curl line."""
+    """A `baton serve` process, ready when it has printed its curl line. One engine that does both unless told otherwise."""
 
     def __init__(self, *flags, model="smollm2-135m", kernels=None, env=None, timeout=120):
         environment = dict(os.environ, **(env or {}))
         if kernels:
             environment["BATON_KERNELS"] = kernels
-        self.process = subprocess.Popen(
-            [BATON, "serve", model, "--port", "0", *map(str, flags)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)
+        if "--engines" not in flags:
+            flags = ("--engines", "1B", *flags)
+        self.start([BATON, "serve", model, "--port", "0", *map(str, flags)], environment, timeout)
+
+    @classmethod
+    def launch(cls, *arguments, env=None, timeout=120):
+        """Any command of baton that prints the curl line."""
+        server = cls.__new__(cls)
+        server.start([BATON, *map(str, arguments)], dict(os.environ, **(env or {})), timeout)
+        return server
+
+    def start(self, command, environment, timeout):
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)
         started = time.monotonic()
         self.curl = ""
         while not self.curl and time.monotonic() - started < timeout:
@@ -37,7 +47,7 @@ class Server:
         match = re.search(r"http://[\w.\[\]:]*:(\d+)/", self.curl)
         if not match:
             self.process.kill()
-            raise RuntimeError(f"baton serve did not start: {self.process.communicate()[1][-2000:]}")
+            raise RuntimeError(f"baton did not start: {self.process.communicate()[1][-2000:]}")
         self.port = int(match.group(1))
         self.url = f"http://127.0.0.1:{self.port}"
 
@@ -111,20 +121,54 @@ class Server:
         return sum(value for series, value in self.metrics().items()
                    if series.split("{")[0] == name and all(w in series for w in wanted))
 
+    def engines(self):
+        """What GET /engines says, one dict for each."""
+        status, _, data = self.request("GET", "/engines")
+        assert status == 200, (status, data[:500])
+        return json.loads(data)
+
+    def pids(self):
+        """Of the server itself and of its engines."""
+        return [self.process.pid, *children(self.process.pid)]
+
     def blocks_used(self):
         return self.metric("baton_kv_blocks", state="used")
 
     def wait_idle(self, seconds=1.0):
-        """Whether within `seconds` nothing runs or waits and no block is held."""
+        """Whether within `seconds` nothing runs or waits, on any engine or in the router, and no block is held."""
         deadline = time.monotonic() + seconds
         while True:
             busy = [self.metric("vllm:num_requests_running"), self.metric("vllm:num_requests_waiting"),
-                    self.blocks_used()]
-            if busy == [0, 0, 0]:
+                    self.blocks_used(), self.metric("baton_kv_blocks", state="leased"),
+                    sum(engine["in_flight"] for engine in self.engines())]
+            if not any(busy):
                 return True
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
+
+
+def stat_fields(pid):
+    """Of /proc/PID/stat, after the name: state, parent, …; None when there is no such process."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return None
+
+
+def children(pid):
+    """The processes whose parent is `pid`, zombies left out."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        fields = stat_fields(entry.name) if entry.name.isdigit() else None
+        if fields and fields[1] == str(pid) and fields[0] != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def alive(pid):
+    fields = stat_fields(pid)
+    return fields is not None and fields[0] != "Z"
 
 
 def goldens(model):

@@ -1,13 +1,20 @@
-"""The openai package against a server of the real model."""
+"""The openai package against a server of the real model: one engine, and a prefill and a decode engine."""
 import openai
 import pytest
 
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
 
 
-@pytest.fixture(scope="module")
-def client(smollm2):
-    return openai.OpenAI(base_url=smollm2.url + "/v1", api_key="none", max_retries=0)
+@pytest.fixture(scope="module", params=["smollm2", "pair"], ids=["1B", "1P1D"])
+def server(request):
+    server = request.getfixturevalue(request.param)
+    yield server
+    assert server.wait_idle(20)
+
+
+@pytest.fixture
+def client(server):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
 
 
 def test_models(client):
@@ -99,9 +106,9 @@ def test_stop_strings_end_the_text_before_them(client):
     assert streamed == text[:text.index(stop)]
 
 
-def test_a_list_of_prompts_and_token_ids(client, smollm2):
+def test_a_list_of_prompts_and_token_ids(client, server):
     texts = ["The sky is", "Two plus two is"]
-    ids = [smollm2.post("/tokenize", prompt=t)["tokens"] for t in texts]
+    ids = [server.post("/tokenize", prompt=t)["tokens"] for t in texts]
     kwargs = dict(model="smollm2-135m", max_tokens=6, temperature=0)
     alone = [client.completions.create(prompt=t, **kwargs).choices[0].text for t in texts]
     together = client.completions.create(prompt=texts, **kwargs)
@@ -112,12 +119,12 @@ def test_a_list_of_prompts_and_token_ids(client, smollm2):
     assert client.completions.create(prompt=ids[0], **kwargs).choices[0].text == alone[0]
 
 
-def test_token_ids_and_penalties_and_bias(client, smollm2):
+def test_token_ids_and_penalties_and_bias(client, server):
     answer = client.completions.create(model="smollm2-135m", prompt="The", max_tokens=8, temperature=0,
                                        extra_body={"return_token_ids": True})
     choice = answer.choices[0]
     assert len(choice.token_ids) == 8
-    assert smollm2.post("/detokenize", tokens=choice.token_ids)["prompt"] == choice.text
+    assert server.post("/detokenize", tokens=choice.token_ids)["prompt"] == choice.text
     banned = client.completions.create(model="smollm2-135m", prompt="The", max_tokens=8, temperature=0,
                                        logit_bias={str(choice.token_ids[0]): -100},
                                        extra_body={"return_token_ids": True})
@@ -136,6 +143,15 @@ def test_errors_have_their_class_and_name_the_thing(client, change, kind, word):
     with pytest.raises(kind) as error:
         client.chat.completions.create(**{"model": "smollm2-135m", "messages": MESSAGES, "max_tokens": 4, **change})
     assert word in str(error.value)
+
+
+def test_the_prompts_were_handed_over(server):
+    """The last of them all: the pair did what it is for."""
+    if len(server.engines()) == 1:
+        assert server.metric("baton_router_plan_total", plan="both") > 0
+    else:
+        assert server.metric("baton_router_plan_total", plan="disaggregated") > 0
+        assert server.metric("baton_kv_transfer_bytes_total") > 0
 
 
 def test_api_key():

@@ -19,11 +19,27 @@ def run(*arguments, stdin=None):
     (["serve", "--frobnicate"], 2, ["--frobnicate"]),
     (["serve", "--port", "99999"], 2, ["--port", "99999"]),
     (["serve", "--port", "x"], 2, ["--port", "x"]),
-    (["serve", "--engines", "1P1D"], 2, ["--engines", "1P1D"]),
+    (["serve", "--engines", "1P"], 2, ["--engines", "1P"]),
+    (["serve", "--engines", "1P1D", "--cpus", "0"], 2, ["--engines", "2 engines", "--oversubscribe"]),
+    (["serve", "--lease", "never"], 2, ["--lease", "never"]),
     (["serve", "--kv-memory", "lots"], 2, ["--kv-memory", "lots"]),
     (["serve", "--kv-memory", "900TiB"], 1, ["--kv-memory", "900TiB"]),
     (["serve", "--kv-memory", "1KiB"], 2, ["kv"]),
-    (["serve", "--policy", "prefix"], 2, ["--policy"]),
+    (["serve", "--policy", "prefix"], 2, ["--policy", "prefix"]),
+    (["serve", "--policy", "auto"], 2, ["--policy", "auto"]),
+    (["engine", "--role", "chief"], 2, ["--role", "chief"]),
+    (["engine", "--kv-memory", "lots"], 2, ["--kv-memory", "lots"]),
+    (["engine", "--kv-memory", "900TiB"], 1, ["--kv-memory", "900TiB"]),
+    (["engine", "--port", "x"], 2, ["--port", "x"]),
+    (["engine", "--cpus", "9999"], 2, ["--cpus", "9999"]),
+    (["engine", "--ready-fd", "77"], 2, ["--ready-fd", "77"]),
+    (["engine", "--model", "no-such-model"], 1, ["no-such-model", "smollm2-135m"]),
+    (["engine", "--engines", "1B"], 2, ["--engines"]),
+    (["router"], 2, ["--engine"]),
+    (["router", "--engine", "nonsense"], 2, ["nonsense"]),
+    (["router", "--engine", "http://127.0.0.1:1", "--attach-timeout", "200ms"], 1, ["http://127.0.0.1:1"]),
+    (["router", "--engine", "http://127.0.0.1:1", "--policy", "prefix"], 2, ["--policy", "prefix"]),
+    (["router", "--engine", "http://127.0.0.1:1", "--model", "no-such-model"], 1, ["no-such-model"]),
     (["serve", "no-such-model"], 1, ["no-such-model", "smollm2-135m"]),
     (["serve", "/dev/null"], 1, ["/dev/null"]),
     (["serve", "--log-level", "loud"], 2, ["--log-level", "loud"]),
@@ -88,8 +104,8 @@ def test_a_second_signal_ends_it_at_once():
 
 def test_an_idle_server_uses_no_cpu(smollm2):
     def ticks():
-        fields = open(f"/proc/{smollm2.process.pid}/stat").read().rsplit(") ", 1)[1].split()
-        return int(fields[11]) + int(fields[12])
+        return sum(int(ticks) for pid in smollm2.pids() for ticks in baton.stat_fields(pid)[11:13])
+    assert len(smollm2.pids()) == 2
     time.sleep(0.5)
     before = ticks()
     time.sleep(1.0)
