@@ -201,9 +201,13 @@ void RouterCore::on_state(int engine, const EngineState& state) {
 std::optional<std::string> RouterCore::plan_json(const std::string& label) const {
   const PlanRecord* plan = plans_.find(label);
   if (plan == nullptr) return std::nullopt;
-  std::vector<std::string> ids;
-  for (int i = 0; i < engines_.size(); ++i) ids.push_back(engines_[i].id);
-  return plan->json(ids);
+  return plan->json(engine_ids());
+}
+
+std::vector<std::string> RouterCore::engine_ids() const {
+  std::vector<std::string> out;
+  for (int i = 0; i < engines_.size(); ++i) out.push_back(engines_[i].id);
+  return out;
 }
 
 void RouterCore::enqueue(ClientRequest& client, int first_choice, int n_choices, Lineage lineage) {

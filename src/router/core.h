@@ -123,6 +123,7 @@ class RouterCore final : public EngineListener {
   void update_path();
   void expire_path();
   [[nodiscard]] Attempt* find(RequestId id);
+  [[nodiscard]] std::vector<std::string> engine_ids() const;
 
   // core_verbs.cc: the verbs and their answers.
   void place(Attempt& attempt, PickRecord pick);

@@ -278,7 +278,11 @@ void RouterCore::fail_request(ClientRequest& client, ErrorCode code, const std::
 }
 
 void RouterCore::forget_if_ended(ClientRequest& client) {
-  if (client.ended() && client.attempts.empty()) clients_.erase(client.request.id);
+  if (!client.ended() || !client.attempts.empty()) return;
+  if (spdlog::should_log(spdlog::level::debug)) {
+    spdlog::debug("plan {}", client.plan->json(engine_ids()));
+  }
+  clients_.erase(client.request.id);
 }
 
 }  // namespace baton::router
