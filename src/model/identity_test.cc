@@ -47,7 +47,8 @@ TEST_F(Identity, KernelSetsAreNotInterchangeable) {
 
 TEST_F(Identity, SeesTheEndsOfEveryTensor) {
   const std::string whole = identity();
-  for (const format::TensorView& tensor : parse()->tensors()) {
+  const auto file = parse();
+  for (const format::TensorView& tensor : file->tensors()) {
     const auto at = static_cast<size_t>(tensor.data.data() - bytes_.data());
     for (const size_t i : {at, at + tensor.data.size() - 1}) {
       bytes_[i] ^= std::byte{1};
