@@ -1,0 +1,146 @@
+"""Engines killed under load, clients that go away in every state: the rest of the answer or a proper error, never wrong
+text, never silence; the engine is back, and nothing stays behind.
+
+BATON_KILLS sets how often each role is killed (default 20)."""
+import concurrent.futures
+import json
+import os
+import random
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+import baton
+import engines
+
+KILLS = int(os.environ.get("BATON_KILLS", 20))
+
+
+def prompt(n, seed):
+    rng = random.Random(seed)
+    return [rng.randrange(1000, 40000) for _ in range(n)]
+
+
+def request(i):
+    rng = random.Random(i)
+    return dict(prompt=prompt(rng.choice([20, 150, 300, 600]), i), max_tokens=rng.choice([5, 30, 80]), seed=i,
+                temperature=[0, 1.0][i % 2], ignore_eos=True, return_token_ids=True)
+
+
+def engine_list(server):
+    return json.loads(server.request("GET", "/engines")[2])
+
+
+def all_ready(server):
+    return all(e["state"] == "ready" for e in engine_list(server))
+
+
+def nothing_left(server):
+    busy = lambda e: [e["running"], e["waiting"], e["kv_blocks_used"], e["kv_blocks_leased"]]
+    return all(busy(e) == [0, 0, 0, 0] for e in engine_list(server)) and server.metric("baton_leases") == 0
+
+
+def streamed(server, body):
+    """(ids, error): what a streaming client got; a stream without [DONE] fails."""
+    connection = server.connection(60)
+    connection.request("POST", "/v1/completions", json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    if response.status != 200:
+        error = json.loads(response.read())["error"]
+        assert response.status == 503 and error["message"], (response.status, error)
+        return [], error
+    ids, error, done = [], None, False
+    for line in response:
+        if line.startswith(b"data: [DONE]"):
+            done = True
+        elif line.startswith(b"data: "):
+            event = json.loads(line[6:])
+            error = event.get("error") or error
+            ids += [t for c in event.get("choices", []) for t in c.get("token_ids") or []]
+    connection.close()
+    assert done, "the stream ended without [DONE]"
+    return ids, error
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_an_engine_killed_under_load(role):
+    requests = [request(i) for i in range(24)]
+    rng = random.Random(role)
+    with baton.Server("--engines", "1P1D", "--exact-prefix", "--log-level", "error") as server:
+        alone = [streamed(server, r)[0] for r in requests]
+        assert [len(ids) for ids in alone] == [r["max_tokens"] for r in requests]
+        stop, results, lock = threading.Event(), {"whole": 0, "error": 0, "wrong": []}, threading.Lock()
+
+        def client(k):
+            i = k
+            while not stop.is_set():
+                i = (i + 5) % len(requests)
+                ids, error = streamed(server, requests[i])
+                with lock:
+                    if error is None and ids == alone[i]:
+                        results["whole"] += 1
+                    elif error is not None and ids == alone[i][: len(ids)]:
+                        results["error"] += 1
+                    else:
+                        results["wrong"].append((i, ids, alone[i], error))
+                if error is not None:
+                    time.sleep(0.1)
+
+        slowest = 0.0
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            clients = [pool.submit(client, k) for k in range(6)]
+            try:
+                for _ in range(KILLS):
+                    time.sleep(rng.uniform(0.05, 1.0))
+                    victim = next(e for e in engine_list(server) if e["role"] == role)
+                    os.kill(victim["pid"], signal.SIGKILL)
+                    killed = time.monotonic()
+
+                    def back():
+                        now = next(e for e in engine_list(server) if e["role"] == role)
+                        return now["state"] == "ready" and now["incarnation"] != victim["incarnation"]
+
+                    engines.wait_for(back, 15, "the engine did not come back")
+                    slowest = max(slowest, time.monotonic() - killed)
+            finally:
+                stop.set()
+            for c in clients:
+                c.result(120)
+        assert not results["wrong"], results["wrong"][0]
+        assert results["whole"] > 0
+        engines.wait_for(lambda: nothing_left(server), 10, engine_list(server))
+        assert next(e for e in engine_list(server) if e["role"] == role)["restarts"] == KILLS
+        assert streamed(server, requests[0]) == (alone[0], None)
+        print(f"{role}: {KILLS} kills, {results['whole']} answers whole, {results['error']} with an error; "
+              f"back within {slowest:.1f} s")
+
+
+def test_cancel_at_random_moments_frees_both_sides():
+    """200 clients go away at a random moment of a disaggregated request."""
+    rng = random.Random(6)
+    with baton.Server("--engines", "1P1D", "--exact-prefix", "--log-level", "error") as server:
+        check = dict(prompt=prompt(400, 77), max_tokens=8, temperature=0, ignore_eos=True, return_token_ids=True)
+        right = streamed(server, check)[0]
+        for round_number in range(40):
+            sockets = []
+            for i in range(5):
+                data = json.dumps({"prompt": prompt(rng.choice([60, 200, 500]), round_number * 10 + i), "max_tokens": 300,
+                                   "ignore_eos": True, "stream": True, "n": rng.choice([1, 1, 2])}).encode()
+                s = socket.create_connection(("127.0.0.1", server.port))
+                s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n"
+                          b"Content-Length: %d\r\n\r\n" % len(data) + data)
+                sockets.append(s)
+                time.sleep(rng.random() * 0.02)
+            time.sleep(rng.random() ** 2 * 0.8)
+            for s in sockets:
+                s.close()
+            if round_number % 8 == 7:
+                start = time.monotonic()
+                engines.wait_for(lambda: nothing_left(server), 10, engine_list(server))
+                print(f"free after {time.monotonic() - start:.2f} s")
+        assert streamed(server, check) == (right, None)
+        outcomes = {s for s in server.metrics() if s.startswith("baton_router_requests_total")}
+        assert outcomes
