@@ -10,6 +10,13 @@ import baton
 N_TOKENS = 40
 
 
+def plan_of(server, body):
+    """The plan of the request's latest attempt."""
+    status, _, data = server.request("GET", f"/requests/{body['id']}/plan")
+    assert status == 200, data
+    return json.loads(data)["attempts"][-1]
+
+
 def answers(server, entries):
     """What the API says about each golden prompt: ids and log probabilities of the answer; and the plan of each."""
     out, plans = [], []
@@ -19,7 +26,7 @@ def answers(server, entries):
         choice = body["choices"][0]
         assert len(choice["token_ids"]) == N_TOKENS
         out.append((choice["token_ids"], choice["logprobs"]["token_logprobs"], choice["logprobs"]["top_logprobs"]))
-        plans.append(json.loads(server.request("GET", f"/requests/{body['id']}/plan")[2]))
+        plans.append(plan_of(server, body))
     return out, plans
 
 
@@ -105,5 +112,5 @@ def test_a_chat_that_grows_is_handed_over_from_where_the_decoder_knows_it():
         assert 0 < moved < 0.6 * before * len(second) / len(first)
         # … and where little is new, the decode engine does it alone.
         body = server.post("/v1/completions", prompt=second + prompt(20, 10), max_tokens=5, temperature=0)
-        plan = json.loads(server.request("GET", f"/requests/{body['id']}/plan")[2])
+        plan = plan_of(server, body)
         assert (plan["plan"], plan["reason"]) == ("decode_only", "cached")
