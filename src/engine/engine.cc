@@ -101,17 +101,17 @@ void Engine::loop() {
   for (Message& message : mailbox_->take()) refuse(message);
   core_->end_all(FinishReason::kCancelled, "the engine stopped before the request was complete");
   core_->emit();
-  on_round_();
   publish();
+  on_round_(/*idle=*/true);
 }
 
 bool Engine::round(bool wait) {
   for (Message& message : take(wait)) handle(message);
   // Cancels that came during the step have just taken back what it would have said.
   core_->emit();
-  on_round_();
   const bool scheduled = core_->schedule();
   publish();
+  on_round_(/*idle=*/!scheduled);
   if (scheduled) core_->run();
   return scheduled || core_->has_updates();
 }

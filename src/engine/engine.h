@@ -25,9 +25,10 @@ class Engine {
   /// Stops.
   ~Engine();
 
-  /// `listener` is called on the engine thread whenever a round's updates have all been sent, so
-  /// that what goes the same way can go together. Before start(); must not block.
-  void on_round(std::function<void()> listener) { on_round_ = std::move(listener); }
+  /// `listener` is called on the engine thread whenever a round's updates have all been sent and
+  /// stats() is up to date, so that what goes the same way can go together; `idle`: nothing is left
+  /// to compute. Before start(); must not block.
+  void on_round(std::function<void(bool idle)> listener) { on_round_ = std::move(listener); }
   void start();
   /// Queues a request; `sink` is then called on the engine thread with every update. On error
   /// nothing was queued: kInvalidArgument = can never run here, kExhausted = queue full,
@@ -79,7 +80,7 @@ class Engine {
   const int cpu_;
   std::unique_ptr<EngineCore> core_;
   std::shared_ptr<Mailbox> mailbox_;  ///< the heap's listener holds it too
-  std::function<void()> on_round_ = [] {};
+  std::function<void(bool)> on_round_ = [](bool) {};
   std::atomic<Phase> phase_{Phase::kCreated};
   std::atomic<bool> stop_{false};
   mutable std::mutex stats_mutex_;

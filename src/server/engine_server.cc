@@ -35,7 +35,7 @@ Result<std::unique_ptr<EngineServer>> EngineServer::create(EngineServerOptions o
   server->microserving_ = std::make_unique<Microserving>(
       MicroservingOptions{server->info_, options.heartbeat},
       Microserving::Deps{*server->engine_, server->heap_.get(), server->clock_});
-  server->engine_->on_round([m = server->microserving_.get()] { m->on_round(); });
+  server->engine_->on_round([m = server->microserving_.get()](bool idle) { m->on_round(idle); });
 
   auto routes = server->microserving_->routes();
   std::move(routes.begin(), routes.end(), std::back_inserter(options.frontend.extra_routes));

@@ -302,9 +302,12 @@ int64_t Microserving::arrival(int64_t arrival_ns) const {
   return arrival_ns <= 0 ? now : std::min(arrival_ns, now);
 }
 
-void Microserving::on_round() {
+void Microserving::on_round(bool idle) {
   for (const SessionPtr& session : with_news_) session->flush();
   with_news_.clear();
+  if (!idle) return;
+  // A router sees at once that nothing runs any more, also where no update says so.
+  for (const SessionPtr& session : all_sessions()) session->tell_state();
 }
 
 void Microserving::beat() {

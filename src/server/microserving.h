@@ -47,7 +47,7 @@ class Microserving {
 
   [[nodiscard]] std::vector<frontend::ExtraRoute> routes();
   /// The engine has sent all updates of a round; on the engine's thread.
-  void on_round();
+  void on_round(bool idle);
   /// Sends what is left and ends all sessions.
   void stop();
 

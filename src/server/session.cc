@@ -88,6 +88,14 @@ void Session::beat() {
   post_drain();
 }
 
+void Session::tell_state() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_ || options_.one_request) return;
+  }
+  post_drain();
+}
+
 void Session::end() {
   {
     const std::lock_guard lock(mutex_);

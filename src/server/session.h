@@ -54,6 +54,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void flush();
   /// Writes a frame if none was written since the last call.
   void beat();
+  /// Writes a frame.
+  void tell_state();
   /// Writes what waits and ends the stream: the engine goes.
   void end();
   /// Cancels everything; nothing is written any more.
