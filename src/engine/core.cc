@@ -220,7 +220,11 @@ void EngineCore::run() {
 
 void EngineCore::run_items() {
   auto* logits = reinterpret_cast<float*>(logits_.data());
-  if (!forward(batch_.items, logits)) forward_one_by_one();
+  if (!forward(batch_.items, logits)) {
+    forward_one_by_one();
+  } else if (sender_.gave_up_pass()) {
+    return;  // finish_sends() ends what it was for
+  }
   const int64_t end_ns = deps_.clock->now_ns();
   post_.apply(batch_, logits, end_ns);
   ++n_steps_;
@@ -261,6 +265,7 @@ void EngineCore::forward_one_by_one() {
   std::vector<BatchItem> good;
   for (const BatchItem& item : batch_.items) {
     if (forward(std::span(&item, 1), logits)) {
+      if (sender_.gave_up_pass()) continue;
       good.push_back(item);
       logits += static_cast<size_t>(item.n_logits) * static_cast<size_t>(limits_.n_vocab);
       continue;

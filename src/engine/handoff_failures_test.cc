@@ -116,6 +116,27 @@ TEST_F(HandoffFailures, Row5CancelledInTheMiddleOfATransfer) {
   EXPECT_EQ(pair_.health(), "");
 }
 
+TEST_F(HandoffFailures, APassThatNobodyNeedsAnyMoreEndsAfterTheLayer) {
+  const auto ids = pair_.hand_off(request_);
+  pair_.prefill.step();
+  std::vector<int> layers;
+  pair_.prefill.model.on_layer = [&](int layer) {
+    if (layers.empty()) pair_.decode.core->cancel(ids.request, std::nullopt);
+    layers.push_back(layer);
+  };
+  pair_.prefill.step();
+  EXPECT_EQ(layers, std::vector<int>{0});
+  ASSERT_TRUE(pair_.answer(ids.send));
+  EXPECT_EQ((*pair_.answer(ids.send)).error().code, ErrorCode::kUnavailable);
+  pair_.prefill.model.on_layer = nullptr;
+  EXPECT_EQ(pair_.leftovers(), "");
+  // What was computed before may be matched, the half pass may not.
+  const auto again = pair_.hand_off(request_);
+  pair_.run();
+  EXPECT_EQ(pair_.decode.tokens(again.request), tokens_alone(request_));
+  EXPECT_EQ(pair_.health(), "");
+}
+
 TEST_F(HandoffFailures, Row6CancelledSendsDoNotHoldUpTheQueue) {
   std::vector<RequestId> sends;
   std::vector<LeaseId> leases;

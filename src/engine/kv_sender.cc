@@ -93,6 +93,8 @@ bool KvSender::begin_pass(std::span<const BatchItem> items) {
     n_pass_tokens_ += item.end - item.begin;
     if (deps_.trace != nullptr) labels_.push_back(request.label());
   }
+  only_sends_ = parts_.size() == items.size();
+  gave_up_pass_ = false;
   return !parts_.empty();
 }
 
@@ -105,8 +107,15 @@ void KvSender::on_kv_stored(int layer, KernelClass kernel_class) {
   for (const Part& part : parts_) put(part, layer);
 }
 
-void KvSender::on_layer_end(int layer, KernelClass kernel_class) {
-  if (deps_.trace == nullptr || kernel_class != KernelClass::kPrefill) return;
+bool KvSender::on_layer_end(int layer, KernelClass kernel_class) {
+  if (deps_.trace != nullptr && kernel_class == KernelClass::kPrefill) trace_layer(layer);
+  gave_up_pass_ = only_sends_ && std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
+                    return part.sequence->request->send->error.has_value();
+                  });
+  return !gave_up_pass_;
+}
+
+void KvSender::trace_layer(int layer) {
   deps_.trace->add({.name = "layer",
                     .begin_ns = layer_begin_ns_,
                     .end_ns = deps_.clock->now_ns(),

@@ -46,7 +46,11 @@ class KvSender final : public model::LayerHook {
   [[nodiscard]] bool begin_pass(std::span<const BatchItem> items);
   void on_layer_begin(int layer, linalg::KernelClass kernel_class) override;
   void on_kv_stored(int layer, linalg::KernelClass kernel_class) override;
-  void on_layer_end(int layer, linalg::KernelClass kernel_class) override;
+  /// False once every put of a pass that was for nothing else has failed: a cancelled prompt costs
+  /// its engine a layer, not a step.
+  [[nodiscard]] bool on_layer_end(int layer, linalg::KernelClass kernel_class) override;
+  /// The latest pass was given up half-way: nothing of it may be used.
+  [[nodiscard]] bool gave_up_pass() const { return gave_up_pass_; }
   /// Everything was put: tells the receiver.
   [[nodiscard]] Status signal(Send& send);
 
@@ -59,12 +63,15 @@ class KvSender final : public model::LayerHook {
   };
   /// The blocks of tokens [begin, end) of one layer.
   void put(const Part& part, int layer);
+  void trace_layer(int layer);
   void collect_pieces(const Part& part, int layer);
 
   EngineOptions options_;
   EngineLimits limits_;
   Deps deps_;
   std::vector<Part> parts_;
+  bool only_sends_ = false;  ///< every item of the pass has a part
+  bool gave_up_pass_ = false;
   std::vector<std::string> labels_;  ///< of the parts, when there is a trace
   int64_t n_pass_tokens_ = 0;
   int64_t layer_begin_ns_ = 0;

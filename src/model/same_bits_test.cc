@@ -210,7 +210,10 @@ class Copier final : public LayerHook {
       copied.insert(copied.end(), kv.begin(), kv.end());
     }
   }
-  void on_layer_end(int layer, KernelClass) override { EXPECT_EQ(layer, n_begun_ - 1); }
+  bool on_layer_end(int layer, KernelClass) override {
+    EXPECT_EQ(layer, n_begun_ - 1);
+    return true;
+  }
 
   std::vector<std::byte> copied;
 

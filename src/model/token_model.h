@@ -33,7 +33,9 @@ class LayerHook {
   /// K and V of all slices of this class lie in the KV memory of this layer; nothing else of the
   /// layer that needs them has been computed.
   virtual void on_kv_stored(int layer, linalg::KernelClass kernel_class) = 0;
-  virtual void on_layer_end(int layer, linalg::KernelClass kernel_class) = 0;
+  /// False: nobody needs this pass any more; forward() returns at once, without logits and without
+  /// the KV of later layers.
+  [[nodiscard]] virtual bool on_layer_end(int layer, linalg::KernelClass kernel_class) = 0;
 };
 
 /// Owner: the engine thread (thread-compatible).

@@ -177,21 +177,23 @@ void Transformer::forward(std::span<const SeqSlice> slices, float* logits, Layer
                           .gate_up = take(int64_t{2} * spec().ffn),
                           .activated = take(spec().ffn)};
     linalg::embed(context_, checkpoint_.embedding, group_.tokens, spec().embedding_scale, x);
-    run_layers(buffers, x, hook);
-    head(buffers, x, logits);
+    const bool needed = run_layers(buffers, x, hook);
+    if (needed) head(buffers, x, logits);
     workspace.rewind(mark);
+    if (!needed) return;
   }
 }
 
-void Transformer::run_layers(const Buffers& buffers, float* x, LayerHook* hook) {
+bool Transformer::run_layers(const Buffers& buffers, float* x, LayerHook* hook) {
   const KernelClass kernel_class = group_.kernel_class;
   const Weights& packed = weights(kernel_class);
   for (int layer = 0; layer < spec().n_layers(); ++layer) {
     if (hook != nullptr) hook->on_layer_begin(layer, kernel_class);
     attention_branch(layer, packed[size_t(layer)], buffers, x, hook);
     mlp_branch(layer, packed[size_t(layer)], buffers, x);
-    if (hook != nullptr) hook->on_layer_end(layer, kernel_class);
+    if (hook != nullptr && !hook->on_layer_end(layer, kernel_class)) return false;
   }
+  return true;
 }
 
 /// x += post_norm(W_o attention(rope(norm(q)), rope(norm(k)), v)), q|k|v = W_qkv norm(x).

@@ -99,7 +99,7 @@ class Transformer final : public TokenModel {
 
   void gather(std::span<const SeqSlice> slices, linalg::KernelClass kernel_class);
   void grow_rope_tables(int n_positions);
-  void run_layers(const Buffers& buffers, float* x, LayerHook* hook);
+  [[nodiscard]] bool run_layers(const Buffers& buffers, float* x, LayerHook* hook);
   void attention_branch(int layer, const LayerWeights& weights, const Buffers& buffers, float* x,
                         LayerHook* hook);
   void keep_output_rows(const Buffers& buffers, float* x);

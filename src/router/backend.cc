@@ -47,7 +47,9 @@ Status RouterBackend::submit(TokenRequest request, UpdateSink sink) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return fail(ErrorCode::kUnavailable, "{}", *closed_);
-    if (Status ok = core_->check_room(published_.missing, published_.n_queued + n_submits_); !ok) {
+    if (Status ok = core_->check_room(published_.accepts_until_ns, published_.missing,
+                                      published_.n_queued + n_submits_);
+        !ok) {
       return ok;
     }
     ++n_submits_;
@@ -179,7 +181,8 @@ void RouterBackend::publish(size_t n_submits) {
   {
     const std::lock_guard lock(mutex_);
     n_submits_ -= n_submits;
-    published_ = {std::move(missing), core_->n_queued(), core_->n_requests()};
+    published_ = {std::move(missing), core_->accepts_until_ns(), core_->n_queued(),
+                  core_->n_requests()};
     busy_since_ns_ = tasks_.empty() ? 0 : clock_.now_ns();
     idle = published_.n_requests == 0 && n_submits_ == 0;
   }

@@ -77,6 +77,7 @@ class RouterBackend final : public frontend::Backend {
   /// What other threads may know of the core, as of the latest round.
   struct Published {
     std::string missing = "no engine is ready";  ///< for a full path; empty = nothing
+    int64_t accepts_until_ns = 0;                ///< RouterCore::accepts_until_ns()
     size_t n_queued = 0;
     size_t n_requests = 0;
   };

@@ -1,6 +1,7 @@
 #include "router/core.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -45,7 +46,7 @@ void RouterCore::set_supervised(int engine, std::string url, SupervisedState sta
 
 Status RouterCore::check(const TokenRequest& request) const {
   if (Status ok = check_shape(request); !ok) return ok;
-  return check_room(engines_.missing_for_path(), queue_.size());
+  return check_room(accepts_until_ns(), engines_.missing_for_path(), queue_.size());
 }
 
 Status RouterCore::check_shape(const TokenRequest& request) {
@@ -56,8 +57,16 @@ Status RouterCore::check_shape(const TokenRequest& request) {
   return {};
 }
 
-Status RouterCore::check_room(const std::string& missing, size_t n_queued) const {
-  if (!missing.empty()) return fail(ErrorCode::kUnavailable, "{}; try again later", missing);
+int64_t RouterCore::accepts_until_ns() const {
+  if (!no_engine_since_ns_) return std::numeric_limits<int64_t>::max();
+  return engines_.any_generator_seen() ? *no_engine_since_ns_ + options_.path_timeout_ns : 0;
+}
+
+Status RouterCore::check_room(int64_t accepts_until_ns, const std::string& missing,
+                              size_t n_queued) const {
+  if (clock_.now_ns() >= accepts_until_ns) {
+    return fail(ErrorCode::kUnavailable, "{}; try again later", missing);
+  }
   if (n_queued < static_cast<size_t>(options_.max_queue)) return {};
   auto full = fail(ErrorCode::kExhausted,
                    "the router's queue is full ({} requests wait); try again later", n_queued);
@@ -128,6 +137,10 @@ void RouterCore::tick() {
     until_ns = 0;
     dirty_ = true;
   }
+  // Prompts that have waited long enough for a prefill engine are computed where they are decoded.
+  const bool awaits = planner_.awaits_prefill_until_ns(now_ns).has_value();
+  dirty_ |= awaited_prefill_ && !awaits;
+  awaited_prefill_ = awaits;
   // Refused work is back in the queue after a dispatch, with its engine paused: so this ends.
   while (std::exchange(dirty_, false)) dispatch();
 }
@@ -137,6 +150,9 @@ std::optional<int64_t> RouterCore::deadline() const {
   if (queue_.empty()) return std::nullopt;
   std::optional<int64_t> out;
   if (no_engine_since_ns_) out = *no_engine_since_ns_ + options_.path_timeout_ns;
+  if (const auto until_ns = planner_.awaits_prefill_until_ns(clock_.now_ns())) {
+    out = std::min(out.value_or(*until_ns), *until_ns);
+  }
   for (int i = 0; i < engines_.size(); ++i) {
     const int64_t until_ns = engines_[i].load.full_until_ns;
     if (until_ns != 0) out = std::min(out.value_or(until_ns), until_ns);
@@ -167,6 +183,7 @@ void RouterCore::on_down(int engine, const std::string& reason) {
     return;
   }
   one.up = false;
+  one.lost_ns = clock_.now_ns();
   one.last_error = reason;
   spdlog::warn("{} is down: {}", one.title(), reason);
   update_path();

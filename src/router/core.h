@@ -63,8 +63,13 @@ class RouterCore final : public EngineListener {
   [[nodiscard]] Status check(const TokenRequest& request) const;
   /// kInvalidArgument: not a client's request (it has a lease, say).
   [[nodiscard]] static Status check_shape(const TokenRequest& request);
-  /// kUnavailable: no full path, as `missing` is; kExhausted: queue full (retryable). Thread-safe.
-  [[nodiscard]] Status check_room(const std::string& missing, size_t n_queued) const;
+  /// New requests are taken until then: for ever while an engine can generate; as long as requests
+  /// wait for one when the last has been lost; not at all before the first has come.
+  [[nodiscard]] int64_t accepts_until_ns() const;
+  /// kUnavailable: `accepts_until_ns` is over, as `missing` is; kExhausted: queue full (retryable).
+  /// Thread-safe.
+  [[nodiscard]] Status check_room(int64_t accepts_until_ns, const std::string& missing,
+                                  size_t n_queued) const;
   /// Takes it, whatever check() says; `sink` gets everything of it from now on, inside of calls of
   /// the core. The id is one that no open request has.
   void add(TokenRequest request, UpdateSink sink);
@@ -168,6 +173,7 @@ class RouterCore final : public EngineListener {
   std::unordered_map<RequestId, std::unique_ptr<Attempt>> attempts_;       ///< by their own
   std::unordered_map<RequestId, Send> sends_;                              ///< by the attempt's id
   uint64_t n_attempt_ids_ = 0;
+  bool awaited_prefill_ = false;               ///< at the last tick: a lost one may come back
   bool dirty_ = false;                         ///< something changed that may let queued work go on
   std::optional<int64_t> no_engine_since_ns_;  ///< nobody could generate since then
 };

@@ -105,12 +105,31 @@ TEST(RouterPlan, NoPrefillEngine) {
   const RequestId first = c.add(200);
   c.down(0);  // while prep_recv is under way
   c.prepared(1, 16);
-  ASSERT_EQ(c.link(1).starts.size(), 1U);
-  EXPECT_EQ(c.link(1).starts[0].request.leased->begin, 16);
-  EXPECT_EQ(last_reason(c, first), "no prefill engine");
   const RequestId second = c.add(200);
-  EXPECT_EQ(last_reason(c, second), "no prefill engine");
+  const RequestId short_one = c.add(20);
+  EXPECT_EQ(last_reason(c, short_one), "short") << "which needs none";
+  c.advance_ms(9'999);
+  EXPECT_EQ(c.link(1).starts.size(), 1U) << "it may be back soon";
+  c.advance_ms(1);
+  ASSERT_EQ(c.link(1).starts.size(), 3U);
+  for (const RequestId id : {first, second}) {
+    EXPECT_EQ(last_reason(c, id), "no prefill engine");
+  }
   EXPECT_FALSE(c.link(1).starts[1].request.leased.has_value());
+  const RequestId third = c.add(200);
+  EXPECT_EQ(last_reason(c, third), "no prefill engine") << "nobody waits for it any more";
+}
+
+TEST(RouterPlan, APrefillEngineThatIsBackInTimeComputesWhatWaitedForIt) {
+  Cluster c("PD");
+  c.down(0);
+  const RequestId id = c.add(200);
+  EXPECT_TRUE(c.core->check(c.request(5))) << "new requests are taken meanwhile";
+  c.advance_ms(2'000);
+  c.restart(0);
+  c.prepared(1, 0);
+  EXPECT_EQ(last_reason(c, id), "uncached");
+  EXPECT_EQ(c.link(0).sends.size(), 1U);
 }
 
 TEST(RouterPlan, EnginesOfAnotherLayoutOrWithoutAWorldCantHandOver) {
@@ -122,7 +141,8 @@ TEST(RouterPlan, EnginesOfAnotherLayoutOrWithoutAWorldCantHandOver) {
     c.core->on_up(0, info);
     const RequestId id = c.add(200);
     EXPECT_EQ(last_reason(c, id), "no prefill engine");
-    EXPECT_FALSE(c.core->check(c.request(5))) << "that is no full path";
+    EXPECT_FALSE(c.core->engines().missing_for_path().empty());
+    EXPECT_TRUE(c.core->check(c.request(5))) << "the decode engine does it alone";
   }
 }
 
@@ -281,10 +301,13 @@ TEST(RouterPlan, TheQueueIsLimitedAndAPathIsNeeded) {
   c.tokens(1, 0, {1}, FinishReason::kStop, 0);
   EXPECT_TRUE(c.core->check(c.request(5)));
   c.down(0);
+  c.down(1);
+  EXPECT_FALSE(c.core->check(c.request(5))) << "the queue is full again";
+  c.advance_ms(30'000);
   const Status no_path = c.core->check(c.request(5));
   ASSERT_FALSE(no_path);
   EXPECT_EQ(no_path.error().code, ErrorCode::kUnavailable);
-  EXPECT_EQ(no_path.error().message, "no prefill engine is ready; try again later");
+  EXPECT_EQ(no_path.error().message, "no engine is ready; try again later");
   TokenRequest leased = c.request(5);
   leased.leased.emplace();
   EXPECT_EQ(c.core->check(leased).error().code, ErrorCode::kInvalidArgument);

@@ -39,6 +39,12 @@ bool EngineTable::any_can_decode() const {
                      [](const Engine& one) { return one.can_decode(); });
 }
 
+bool EngineTable::any_generator_seen() const {
+  return std::any_of(engines_.begin(), engines_.end(), [](const Engine& one) {
+    return one.info.incarnation != 0 && one.info.role != Role::kPrefill;
+  });
+}
+
 std::string EngineTable::missing_for_path() const {
   bool any_prefill = false;
   bool any_decode = false;

@@ -62,8 +62,9 @@ struct Engine {
   std::string url;
   EngineLink* link = nullptr;
   bool up = false;
-  EngineInfo info;    ///< of the latest incarnation; incarnation 0 = never seen
-  EngineState state;  ///< of the latest frame
+  int64_t lost_ns = 0;  ///< when it was last lost; of the injected clock
+  EngineInfo info;      ///< of the latest incarnation; incarnation 0 = never seen
+  EngineState state;    ///< of the latest frame
   std::string last_error;
   int n_restarts = 0;  ///< incarnations seen after the first
   SupervisedState supervised;
@@ -93,6 +94,8 @@ class EngineTable {
   [[nodiscard]] int size() const { return static_cast<int>(engines_.size()); }
   /// Some engine can generate.
   [[nodiscard]] bool any_can_decode() const;
+  /// Some engine that could generate has been here, if only once.
+  [[nodiscard]] bool any_generator_seen() const;
   /// Empty: there is a full path (an engine of both roles, or a prefill and a decode engine that
   /// can hand over). Else what is missing.
   [[nodiscard]] std::string missing_for_path() const;

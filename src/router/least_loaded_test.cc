@@ -297,7 +297,7 @@ TEST(LeastLoaded, Row32_OtherRuns) {
 TEST(LeastLoaded, Row33_NoEngineIsLeftIdle) {
   Chance chance(20);
   chance.run(3'000);
-  for (int e = 0; e < kEngines; ++e) EXPECT_GT(chance.n_picks(e), 50) << "engine " << e;
+  for (int e = 0; e < kEngines; ++e) EXPECT_GT(chance.n_picks(e), 30) << "engine " << e;
 }
 
 // Row 37: stale metrics halt dispatch. What engines say about their load decides nothing.

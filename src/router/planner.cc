@@ -81,7 +81,10 @@ Placement Planner::pick_prefill(const Attempt& attempt, int64_t now_ns) {
       out.pick.candidates.push_back(candidate(i, engine));
     }
   }
-  if (out.pick.candidates.empty()) return out;
+  if (out.pick.candidates.empty()) {
+    if (awaits_prefill_until_ns(now_ns)) out.kind = Placement::Kind::kPrefillFull;
+    return out;
+  }
   choose(out.pick, *prefill_policy_);
   out.kind = Placement::Kind::kPlaced;
   return out;
@@ -105,6 +108,18 @@ bool Planner::any_may_send(const Attempt& attempt, const Engine& decode) const {
   return false;
 }
 
+std::optional<int64_t> Planner::awaits_prefill_until_ns(int64_t now_ns) const {
+  std::optional<int64_t> out;
+  for (int i = 0; i < engines_.size(); ++i) {
+    const Engine& engine = engines_[i];
+    const bool lost =
+        !engine.up && engine.info.incarnation != 0 && engine.info.role == Role::kPrefill;
+    const int64_t until_ns = engine.lost_ns + options_.prefill_wait_ns;
+    if (lost && now_ns < until_ns) out = std::max(out.value_or(until_ns), until_ns);
+  }
+  return out;
+}
+
 int Planner::free_sends(const Engine& prefill, int64_t now_ns) const {
   if (now_ns < prefill.load.full_until_ns) return 0;
   return std::max(options_.max_sends - prefill.load.n_requests, 0);
@@ -123,7 +138,7 @@ Planner::PrefillRoom Planner::prefill_room(const Attempt& attempt, const Engine&
     any = true;
     n_free += free_sends(engines_[i], now_ns);
   }
-  if (!any) return PrefillRoom::kNoEngine;
+  if (!any) return awaits_prefill_until_ns(now_ns) ? PrefillRoom::kFull : PrefillRoom::kNoEngine;
   return n_free > n_preparing ? PrefillRoom::kRoom : PrefillRoom::kFull;
 }
 

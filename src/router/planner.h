@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "router/attempt.h"
 #include "router/engine_table.h"
@@ -15,6 +16,9 @@ struct PlannerOptions {
       128;                    ///< uncached prompt tokens from which a prefill engine helps
   int max_sends = 2;          ///< remote_sends in flight at one prefill engine
   int max_extra_choices = 2;  ///< beyond its batch that a decode engine is given
+  /// How long a prompt waits for a prefill engine that was lost before its decode engine computes
+  /// it: a restart takes a second or two, and then its bits stay what they are.
+  int64_t prefill_wait_ns = int64_t{10} * 1'000'000'000;
 };
 
 /// Where the next step of an attempt is to be done, or why nowhere yet.
@@ -39,7 +43,8 @@ class Planner {
   /// The engine to generate on. `n_preparing` attempts may still ask for a place on a prefill
   /// engine.
   [[nodiscard]] Placement pick_decode(const Attempt& attempt, int n_preparing, int64_t now_ns);
-  /// The engine to compute the prompt on, for attempt.decode: kPlaced, kPrefillFull or kNobody.
+  /// The engine to compute the prompt on, for attempt.decode: kPlaced, kPrefillFull (or one that
+  /// was lost may be back soon) or kNobody.
   [[nodiscard]] Placement pick_prefill(const Attempt& attempt, int64_t now_ns);
 
   /// Some prefill engine that is ready could send to `decode`.
@@ -50,6 +55,8 @@ class Planner {
   [[nodiscard]] bool wants_prefill(int n_uncached) const {
     return n_uncached >= options_.remote_prefill_min_tokens;
   }
+  /// Set: a prefill engine was lost that may be back before then.
+  [[nodiscard]] std::optional<int64_t> awaits_prefill_until_ns(int64_t now_ns) const;
   [[nodiscard]] std::string_view policy_name() const { return decode_policy_->name(); }
 
  private:

@@ -242,15 +242,16 @@ TEST(Cluster, APrefillEngineThatDiesAndComesBack) {
   auto answer = cluster.client->post(body);
   cluster.engine(0).gate.wait_for(1);
   cluster.kill(0);
-  // Nobody else can prefill: the decode engine does it all.
-  const net::HttpResponse got = answer.get();
-  ASSERT_EQ(got.status, 200) << got.body;
-  EXPECT_EQ(cluster.plan(json::parse(got.body))["attempts"][1]["reason"], "no prefill engine");
+  EXPECT_EQ(cluster.client->post(body_of(10, 8)).get().status, 200) << "which needs no prefill";
   EXPECT_FALSE(cluster.router->health().ready);
-  EXPECT_EQ(cluster.client->post(body).get().status, 503);
   EXPECT_EQ(cluster.client->get("/ready").status, 503);
   cluster.restart(0);
   cluster.wait_until_ready();
+  // Nobody else can prefill: it has waited.
+  const net::HttpResponse got = answer.get();
+  ASSERT_EQ(got.status, 200) << got.body;
+  EXPECT_EQ(essence(json::parse(got.body)), expected(body));
+  EXPECT_EQ(cluster.plan(json::parse(got.body))["attempts"][1]["reason"], "uncached");
   const json again = cluster.client->complete(body_of(100, 7));
   EXPECT_EQ(cluster.plan(again)["attempts"][0]["plan"], "disaggregated");
   const json engines = json::parse(cluster.client->get("/engines").body);

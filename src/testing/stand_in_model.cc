@@ -143,7 +143,7 @@ void StandInModel::forward(std::span<const model::SeqSlice> slices, float* logit
       if (on_layer) on_layer(layer);
       if (hook != nullptr) {
         hook->on_kv_stored(layer, kernel_class);
-        hook->on_layer_end(layer, kernel_class);
+        if (!hook->on_layer_end(layer, kernel_class)) return;
       }
     }
   }
