@@ -27,7 +27,7 @@ class Engine:
         read_fd, write_fd = os.pipe()
         self.process = subprocess.Popen(
             [baton.BATON, "engine", "--model", model, "--role", role, "--port", "0", "--ready-fd", str(write_fd),
-             "--log-level", "warn", *map(str, flags)],
+             "--log-level", "error", *map(str, flags)],
             stderr=subprocess.PIPE, env=dict(os.environ, **(env or {})), pass_fds=(write_fd,), text=True)
         os.close(write_fd)
         self.ready_pipe = os.fdopen(read_fd)

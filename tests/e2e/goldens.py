@@ -7,6 +7,7 @@ whether our best is the reference's, by the reference's margin. `prefill`: every
 after a prompt in its default class), begun again with the reference's tokens where the two part.
 
     tests/e2e/goldens.py [--models smollm2 gemma3] [--kernels default portable reference] [--classes …] [--limit TOKENS]
+                          [--engines 1P1D]
 """
 import argparse
 import dataclasses
@@ -102,14 +103,14 @@ def prompt_ids_differ(server, entries):
 CLASSES = {"prefill": 1, "decode": 1 << 20, "generated": "auto"}  # and its --remote-prefill-min-tokens
 
 
-def run(model, kernels, limit=None, classes=tuple(CLASSES)):
+def run(model, kernels, limit=None, classes=tuple(CLASSES), engines="1B"):
     """{class: Score} and the names of prompts that tokenise otherwise."""
     entries = [e for e in baton.goldens(model) if limit is None or len(e["prompt_ids"]) <= limit]
     kernel_set = None if kernels == "default" else kernels
     scores = {}
     for kind in classes:
-        with baton.Server("--remote-prefill-min-tokens", CLASSES[kind], "--log-level", "warn", model=baton.MODELS[model],
-                          kernels=kernel_set, timeout=300) as server:
+        with baton.Server("--engines", engines, "--oversubscribe", "--remote-prefill-min-tokens", CLASSES[kind], "--log-level", "warn",
+                          model=baton.MODELS[model], kernels=kernel_set, timeout=300) as server:
             scores[kind] = score_generated(server, entries) if kind == "generated" else score_echo(server, entries)
             differ = prompt_ids_differ(server, entries)
     return scores, differ
@@ -121,13 +122,14 @@ def main():
     parser.add_argument("--kernels", nargs="+", default=["default", "portable", "reference"])
     parser.add_argument("--classes", nargs="+", default=list(CLASSES), choices=list(CLASSES))
     parser.add_argument("--limit", type=int, help="only goldens with at most so many prompt tokens")
+    parser.add_argument("--engines", default="1B", help="as of `baton serve`")
     options = parser.parse_args()
     print(f"{'model':9}{'kernels':11}{'class':11}{'positions':>10}{'mean Δ':>9}{'bound':>7}{'misses':>8}"
           f"{'at margin ≤':>12}{'bound':>7}  verdict   llama.cpp: mean Δ, margin")
     failures = 0
     for model in options.models:
         for kernels in options.kernels:
-            scores, differ = run(model, kernels, options.limit, options.classes)
+            scores, differ = run(model, kernels, options.limit, options.classes, options.engines)
             for kind, score in scores.items():
                 bound = BOUNDS[kernels, kind]
                 good = score.within(bound) and not differ

@@ -144,3 +144,30 @@ def test_cancel_at_random_moments_frees_both_sides():
         assert streamed(server, check) == (right, None)
         outcomes = {s for s in server.metrics() if s.startswith("baton_router_requests_total")}
         assert outcomes
+
+
+def test_a_router_killed_between_any_two_verbs():
+    """Engines on their own, a router that dies at random moments: both are free within one lease, the next router serves."""
+    place = engines.world(2)
+    rng = random.Random(9)
+    flags = ["--lease", "3s", "--kv-memory", "512MiB"]
+    with engines.Engine("prefill", *flags, env=place(0)) as p, engines.Engine("decode", *flags, env=place(1)) as d:
+        p.ready(), d.ready()
+        check = dict(prompt=prompt(300, 88), max_tokens=8, temperature=0, ignore_eos=True, return_token_ids=True)
+        right = None
+        for round_number in range(8):
+            with baton.Server.launch("router", "--model", "smollm2-135m", "--engine", p.said["url"], "--engine", d.said["url"],
+                                     "--port", 0, "--log-level", "error") as router:
+                engines.wait_for(lambda: router.request("GET", "/ready")[0] == 200, 10, "no path")
+                if right is None:
+                    right = streamed(router, check)[0]
+                assert streamed(router, check) == (right, None)
+                for i in range(6):
+                    data = json.dumps({"prompt": prompt(rng.choice([60, 300, 600]), 1000 + round_number * 10 + i), "max_tokens": 200}).encode()
+                    s = socket.create_connection(("127.0.0.1", router.port))
+                    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n"
+                              b"Content-Length: %d\r\n\r\n" % len(data) + data)
+                time.sleep(rng.random() * 0.6)
+                router.process.kill()
+                router.process.wait()
+            engines.wait_for(lambda: p.free() and d.free(), 8, "something is held after the router's death")
