@@ -70,7 +70,7 @@ void write_event(JsonWriter& json, const TokenEvent& event) {
   if (!event.logprobs.empty()) write_logprobs(json, "logprobs", event.logprobs);
   if (event.finish) json.key("finish").string(name_of(kFinishReasons, *event.finish));
   if (event.stop_id) json.key("stop_id").integer(*event.stop_id);
-  if (event.finish == FinishReason::kError) {
+  if (event.finish == FinishReason::kError || event.finish == FinishReason::kGivenUp) {
     json.key("code").string(name_of(kErrorCodes, event.code));
   }
   if (!event.error.empty()) json.key("error").string(event.error);

@@ -20,13 +20,29 @@ void append_quoted(std::string& out, std::string_view text) {
   out += '"';
 }
 
+/// A trace that was begun and not completed: somebody still adds to it, or was killed.
+bool in_progress(int fd) {
+  const off_t size = ::lseek(fd, 0, SEEK_END);
+  char last = 0;
+  for (off_t at = size - 1; at >= 0; --at) {
+    if (::pread(fd, &last, 1, at) != 1) return false;
+    if (last != '\n' && last != ' ') return last != ']';
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Trace>> Trace::open(const std::string& path, std::string_view process_name,
                                            Mode mode) {
-  const int truncate = mode == Mode::kNew ? O_TRUNC : 0;
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | truncate | O_APPEND | O_CLOEXEC, 0644);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return fail(ErrorCode::kIo, "--trace {}: {}", path, std::strerror(errno));
+  if (mode == Mode::kJoin && !in_progress(fd)) mode = Mode::kNew;
+  if (mode == Mode::kNew && ::ftruncate(fd, 0) != 0 && errno != EINVAL) {  // a pipe has no length
+    const int error = errno;
+    ::close(fd);
+    return fail(ErrorCode::kIo, "--trace {}: {}", path, std::strerror(error));
+  }
   std::unique_ptr<Trace> trace(new Trace(fd, mode));
   trace->buffer_ = fmt::format(
       "{}\n{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{},\"tid\":0,\"args\":{{\"name\":",

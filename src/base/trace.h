@@ -35,7 +35,7 @@ class Trace {
   enum class Mode {
     kNew,   ///< starts the file afresh, and completes it when closed: the first process, which
             ///< outlives the others
-    kJoin,  ///< adds to the file that another process has begun
+    kJoin,  ///< adds to the file that another process has begun and not completed; else as kNew
   };
   /// `process_name` becomes this process's name in the viewer, e.g. "engine 0 (both)".
   [[nodiscard]] static Result<std::unique_ptr<Trace>> open(const std::string& path,

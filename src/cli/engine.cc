@@ -77,8 +77,7 @@ void watch_lifeline(int fd) {
   if (fd < 0) return;
   std::thread([fd] {
     char byte = 0;
-    while (::read(fd, &byte, 1) > 0 || errno == EINTR) {
-    }
+    for (ssize_t n = 1; n > 0 || (n < 0 && errno == EINTR);) n = ::read(fd, &byte, 1);
     ::_exit(1);
   }).detach();
 }

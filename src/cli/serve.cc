@@ -26,7 +26,7 @@ using supervisor::ProcessState;
 // An engine without work ends in milliseconds.
 constexpr std::chrono::milliseconds kEngineStopTimeout{5'000};
 // Engines that are ready answer at once; a busy machine may take its time.
-constexpr std::chrono::milliseconds kAttachTimeout{60'000};
+constexpr std::chrono::milliseconds kAttachTimeout{10'000};
 
 /// Tells the router what becomes of the engines' processes. Thread-safe.
 class Feed {
@@ -48,8 +48,9 @@ class Feed {
 
  private:
   void tell(const EngineStatus& engine) {
-    router_->set_engine(std::to_string(engine.index), engine.url,
-                        {engine.cpus, engine.restarts, std::string(name(engine.state))});
+    router_->set_engine(
+        std::to_string(engine.index), engine.url,
+        {engine.cpus, engine.restarts, std::string(name(engine.state)), engine.last_error});
   }
 
   std::mutex mutex_;
@@ -151,7 +152,7 @@ Result<int> run(const ServeOptions& options, Model model, StopSignals& signals) 
   supervisor::Supervisor& engines = **created;
   signals.on_stop([&] { engines.interrupt(); });
   const Status started = engines.start();
-  signals.on_stop({});
+  signals.on_stop([] { ::_exit(0); });  // engines end with us; nothing has been served yet
   if (!started) {
     if (started.error().code == ErrorCode::kCancelled) return 0;
     return tl::unexpected(started.error());
@@ -159,6 +160,7 @@ Result<int> run(const ServeOptions& options, Model model, StopSignals& signals) 
   auto router = start_router(options, engines, std::move(model), metrics, trace->get());
   if (!router) return tl::unexpected(router.error());
   feed.connect(**router, engines);
+  signals.on_stop({});
   (*router)->start();
   say_ready(options, **router, engines.engines(), chat);
 

@@ -168,7 +168,7 @@ void EngineCore::add(TokenRequest request, UpdateSink sink) {
   const bool gone = started.error().code == ErrorCode::kNotFound;
   for (const auto& sequence : added.choices) {
     post_.fail_choice(*sequence, started.error().message,
-                      gone ? FinishReason::kGivenUp : FinishReason::kError);
+                      gone ? FinishReason::kGivenUp : FinishReason::kError, started.error().code);
   }
 }
 
@@ -208,7 +208,7 @@ bool EngineCore::schedule() {
 
 void EngineCore::end_lost() {
   for (const Loss& loss : scheduler_.take_lost()) {
-    post_.fail_choice(*loss.sequence, loss.why, FinishReason::kGivenUp);
+    post_.fail_choice(*loss.sequence, loss.why, FinishReason::kGivenUp, loss.code);
   }
 }
 

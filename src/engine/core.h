@@ -112,7 +112,7 @@ class EngineCore {
   void finish_sends();
   /// Frees what a send holds and tells its sender.
   void end_send(Request& request, Result<SentKv> result);
-  [[nodiscard]] SentKv sent(Request& request) const;
+  [[nodiscard]] SentKv sent(Request& request);
   void note_admissions();
   void note_admission(Request& request);
   void trace_step(int64_t end_ns);

@@ -86,12 +86,13 @@ void EngineCore::finish_sends() {
   }
 }
 
-SentKv EngineCore::sent(Request& request) const {
+SentKv EngineCore::sent(Request& request) {
   SentKv out = std::move(request.send->sent);
   const int64_t admitted_ns = request.admitted_ns.value_or(request.submitted_ns);
   out.n_cached_tokens = request.n_cached_tokens;
   out.queue_ns = std::max<int64_t>(0, admitted_ns - request.submitted_ns);
   out.prefill_ns = deps_.clock->now_ns() - admitted_ns;
+  metrics_.prefilled(out.prefill_ns);
   if (request.spec.n_prompt_logprobs) {
     out.prompt_logprobs = std::move(request.prompt_logprobs);
     out.prompt_logprobs.resize(static_cast<size_t>(request.send->end) + 1);

@@ -11,6 +11,8 @@ namespace {
 
 // A sender's progress is looked at so often in the time of a lease: an idle engine wakes up for it.
 constexpr int64_t kLooksPerLease = 8;
+/// … and at least so often, so that an engine that waits for KV is seen to be alive.
+constexpr int64_t kMaxQuietNs = int64_t{10} * 1'000'000'000;
 // The end of a put rings no bell, so an idle engine looks after the quarantine by itself.
 constexpr int64_t kReapNs = 50'000'000;
 
@@ -126,7 +128,8 @@ std::optional<int64_t> Leases::next_poll_ns(int64_t now_ns) const {
   const auto at = [&](int64_t time_ns) { next = std::min(next.value_or(time_ns), time_ns); };
   if (!quarantine_.empty()) at(now_ns + kReapNs);
   for (const auto& [id, lease] : leases_) {
-    at(std::min(lease.expires_ns, lease.looked_ns + lease.lease_ns / kLooksPerLease));
+    at(std::min(lease.expires_ns,
+                lease.looked_ns + std::min(lease.lease_ns / kLooksPerLease, kMaxQuietNs)));
   }
   return next;
 }

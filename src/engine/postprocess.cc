@@ -177,8 +177,8 @@ void PostProcessor::end_choice(Sequence& sequence, TokenEvent event, int64_t now
   }
 }
 
-void PostProcessor::fail_choice(Sequence& sequence, const std::string& message,
-                                FinishReason reason) {
+void PostProcessor::fail_choice(Sequence& sequence, const std::string& message, FinishReason reason,
+                                ErrorCode code) {
   const auto level = reason == FinishReason::kGivenUp ? spdlog::level::warn : spdlog::level::err;
   spdlog::log(level, "request {} choice {}: {}", sequence.request->label(), sequence.choice,
               message);
@@ -186,6 +186,7 @@ void PostProcessor::fail_choice(Sequence& sequence, const std::string& message,
   event.choice = sequence.choice;
   event.finish = reason;
   event.error = message;
+  event.code = code;
   touch(sequence).update.events.push_back(std::move(event));
   scheduler_.finish(sequence);
 }

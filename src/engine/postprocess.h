@@ -31,7 +31,8 @@ class PostProcessor {
   void apply(const Batch& batch, const float* logits, int64_t now_ns);
   /// Ends a choice with an error that its client is told.
   void fail_choice(Sequence& sequence, const std::string& message,
-                   FinishReason reason = FinishReason::kError);
+                   FinishReason reason = FinishReason::kError,
+                   ErrorCode code = ErrorCode::kInternal);
   [[nodiscard]] bool has_dirty() const { return !dirty_.empty(); }
   /// Ids of requests whose `update` waits to be sent, in the order of their first event.
   [[nodiscard]] std::vector<RequestId> take_dirty();

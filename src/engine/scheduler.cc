@@ -243,7 +243,7 @@ void Scheduler::preempt(Sequence& sequence) {
   BATON_CHECK(sequence.state == SequenceState::kRunning || sequence.state == SequenceState::kReady);
   ++counters_.n_preemptions;
   if (!recomputable(*sequence.request)) {
-    lose(sequence, "preempted: no KV blocks were left");
+    lose(sequence, "preempted: no KV blocks were left", ErrorCode::kExhausted);
     return;
   }
   drop_blocks(sequence);
@@ -256,14 +256,14 @@ bool Scheduler::preempt_worst_ready() {
   return true;
 }
 
-void Scheduler::lose(Sequence& sequence, const std::string& why) {
+void Scheduler::lose(Sequence& sequence, const std::string& why, ErrorCode code) {
   while (Sequence* follower = first_follower(*sequence.request)) {
     enter(*follower, SequenceState::kLost);
-    lost_.push_back({follower, why});
+    lost_.push_back({follower, why, code});
   }
   drop_blocks(sequence);
   enter(sequence, SequenceState::kLost);
-  lost_.push_back({&sequence, why});
+  lost_.push_back({&sequence, why, code});
 }
 
 void Scheduler::fork_followers(Sequence& leader) {

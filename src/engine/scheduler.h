@@ -45,6 +45,7 @@ struct Room {
 struct Loss {
   Sequence* sequence = nullptr;
   std::string why;
+  ErrorCode code = ErrorCode::kUnavailable;  ///< kExhausted: its blocks were taken for others
 };
 
 /// Requests that have ended and what left the queue, since the last look.
@@ -102,7 +103,7 @@ class Scheduler {
   /// False if there is no ready sequence.
   bool preempt_worst_ready();
   /// Takes everything from a sequence and from those that follow it; take_lost() tells of them.
-  void lose(Sequence& sequence, const std::string& why);
+  void lose(Sequence& sequence, const std::string& why, ErrorCode code = ErrorCode::kUnavailable);
   /// To be ended by the caller, at once.
   [[nodiscard]] std::vector<Loss> take_lost() { return std::exchange(lost_, {}); }
   /// After the last prompt token of `leader`: its followers share its blocks and run, or wait.

@@ -48,10 +48,11 @@ struct ClientRequest {
 
 /// What a new attempt inherits from those before it.
 struct Lineage {
-  int n_failures = 0;         ///< of engines; being given up counts where not a token had come
-  std::vector<int> failed{};  ///< engines that failed it while they were up: others go first
-  std::vector<int> unfit{};   ///< engines that said it can never run there
-  std::string why_unfit{};    ///< the latest of them
+  int n_failures = 0;          ///< of engines; being given up counts where not a token had come
+  std::vector<int> failed{};   ///< engines that failed it while they were up: others go first
+  std::vector<int> suspect{};  ///< prefill engines whose send failed once: they may have died
+  std::vector<int> unfit{};    ///< engines that said it can never run there
+  std::string why_unfit{};     ///< the latest of them
 };
 
 enum class AttemptState {

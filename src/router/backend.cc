@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <set>
 #include <utility>
+
+#include "base/log.h"
 
 namespace baton::router {
 
@@ -34,6 +37,14 @@ RouterBackend::RouterBackend(RouterBackendOptions options, const Deps& deps,
 }
 
 RouterBackend::~RouterBackend() { stop(); }
+
+void RouterBackend::guarded(const Task& task) {
+  try {
+    task();
+  } catch (const std::exception& e) {
+    spdlog::critical("router: {}", e.what());
+  }
+}
 
 void RouterBackend::start() {
   post([this] {
@@ -75,6 +86,11 @@ frontend::BackendHealth RouterBackend::health() const {
   } else if (!published_.missing.empty()) {
     out.ready = false;
     out.reason = published_.missing;
+  }
+  const bool seen = published_.accepts_until_ns != 0;
+  if (seen && clock_.now_ns() >= published_.accepts_until_ns) {
+    out.alive = false;
+    out.reason = published_.missing + ", for longer than requests wait for one";
   }
   if (busy_since_ns_ != 0 && clock_.now_ns() - busy_since_ns_ > options_.stuck_after_ns) {
     out.alive = false;
@@ -145,14 +161,14 @@ void RouterBackend::loop() {
   for (bool stopping = false; !stopping;) {
     Taken taken = take();
     stopping = taken.stop;
-    for (Task& task : taken.tasks) task();
+    // Ours throws nothing, but memory may run out below us: one request must not end them all.
+    for (Task& task : taken.tasks) guarded(task);
     taken.tasks.clear();
-    if (stopping) {
-      core_->end_all("the server is shutting down");
-    } else {
+    guarded([&] {
+      if (stopping) return core_->end_all("the server is shutting down");
       for (const auto& link : links_) link->tick();
       core_->tick();
-    }
+    });
     publish(std::exchange(n_submits_taken_, 0));
   }
 }

@@ -85,6 +85,7 @@ class RouterBackend final : public frontend::Backend {
   RouterBackend(RouterBackendOptions options, const Deps& deps, std::unique_ptr<RouterCore> core);
   void post(Task task);
   void push_locked(Task task);
+  static void guarded(const Task& task);
   void loop();
   struct Taken {
     std::vector<Task> tasks;

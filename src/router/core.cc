@@ -42,6 +42,12 @@ int RouterCore::add_engine(std::string id, std::string url, EngineLink& link) {
 void RouterCore::set_supervised(int engine, std::string url, SupervisedState state) {
   engines_[engine].url = std::move(url);
   engines_[engine].supervised = std::move(state);
+  note_restarts(engines_[engine]);
+}
+
+void RouterCore::note_restarts(Engine& engine) {
+  const int n_restarts = std::max(engine.n_incarnations - 1, engine.supervised.n_restarts);
+  for (; engine.n_restarts < n_restarts; ++engine.n_restarts) metrics_.restarted(engine.id);
 }
 
 Status RouterCore::check(const TokenRequest& request) const {
@@ -143,6 +149,7 @@ void RouterCore::tick() {
   awaited_prefill_ = awaits;
   // Refused work is back in the queue after a dispatch, with its engine paused: so this ends.
   while (std::exchange(dirty_, false)) dispatch();
+  metrics_.queued(queue_.size());
 }
 
 std::optional<int64_t> RouterCore::deadline() const {
@@ -162,16 +169,13 @@ std::optional<int64_t> RouterCore::deadline() const {
 
 void RouterCore::on_up(int engine, const EngineInfo& info) {
   Engine& one = engines_[engine];
-  const bool another = one.info.incarnation != 0 && one.info.incarnation != info.incarnation;
+  if (one.info.incarnation != info.incarnation) ++one.n_incarnations;
   one.up = true;
   one.info = info;
   one.state = {};
   one.load.full_until_ns = 0;
   metrics_.engine(one.id, info.role);
-  if (another) {
-    ++one.n_restarts;
-    metrics_.restarted(one.id);
-  }
+  note_restarts(one);
   spdlog::info("{} is up at {}", one.title(), one.url);
   update_path();
 }
@@ -182,8 +186,8 @@ void RouterCore::on_down(int engine, const std::string& reason) {
     one.last_error = reason;
     return;
   }
+  if (one.ready()) one.lost_ns = clock_.now_ns();
   one.up = false;
-  one.lost_ns = clock_.now_ns();
   one.last_error = reason;
   spdlog::warn("{} is down: {}", one.title(), reason);
   update_path();
@@ -212,7 +216,9 @@ void RouterCore::on_state(int engine, const EngineState& state) {
   const bool was_ready = one.ready();
   one.state = state;
   if (!state.reason.empty()) one.last_error = state.reason;
-  if (was_ready != one.ready()) update_path();
+  if (was_ready == one.ready()) return;
+  if (was_ready) one.lost_ns = clock_.now_ns();
+  update_path();
 }
 
 std::optional<std::string> RouterCore::plan_json(const std::string& label) const {

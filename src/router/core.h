@@ -113,7 +113,8 @@ class RouterCore final : public EngineListener {
     RequestUpdate out;
     std::vector<int> given_up{};  ///< choices
     std::string why{};
-    std::string fault{};  ///< the engine sent what can't be right
+    bool no_room = false;  ///< given up because the engine's blocks ran out
+    std::string fault{};   ///< the engine sent what can't be right
   };
 
   RouterCore(const RouterOptions& options, const RouterDeps& deps,
@@ -125,6 +126,7 @@ class RouterCore final : public EngineListener {
   /// False: nothing behind it in the queue can go before it.
   bool try_place(Attempt& attempt);
   void pause(int engine);
+  void note_restarts(Engine& engine);
   void update_path();
   void expire_path();
   [[nodiscard]] Attempt* find(RequestId id);

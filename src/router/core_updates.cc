@@ -126,6 +126,7 @@ void RouterCore::take_event(Attempt& attempt, TokenEvent event, Delivery& delive
   }
   if (event.finish == FinishReason::kGivenUp || event.finish == FinishReason::kCancelled) {
     delivery.given_up.push_back(event.choice);
+    delivery.no_room |= event.code == ErrorCode::kExhausted;
     delivery.why = event.error.empty() ? "given up by the engine" : event.error;
     event.finish.reset();
     event.error.clear();
@@ -153,13 +154,13 @@ void RouterCore::settle(Attempt& attempt, const Delivery& delivery) {
       attempt.at_engine = false;
       retry(attempt, {.reason = RetryReason::kGivenUp,
                       .detail = detail,
-                      .counts = !attempt.progressed,
+                      .counts = !attempt.progressed && !delivery.no_room,
                       .outcome = PartOutcome::kGivenUp});
       return pause(engine);
     }
     // The others stay where they are.
     Lineage lineage = attempt.lineage;
-    if (!attempt.progressed) ++lineage.n_failures;
+    if (!attempt.progressed && !delivery.no_room) ++lineage.n_failures;
     for (const int c : delivery.given_up) {
       attempt.close(c);
       metrics_.retried(RetryReason::kGivenUp);

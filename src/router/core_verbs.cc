@@ -1,4 +1,5 @@
 // The verbs that run an attempt, and the engines' answers to them.
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -202,9 +203,17 @@ void RouterCore::on_send_failed(Attempt& attempt, int engine, const Error& error
     return pause(engine);
   }
   const bool up = engines_[engine].up;
+  // When an engine dies, its answers often break off before its stream does. A pause tells the two
+  // apart: what was lost is waited for, what fails twice while it is up is not asked again.
+  std::vector<int>& suspect = attempt.lineage.suspect;
+  const bool again = std::find(suspect.begin(), suspect.end(), engine) != suspect.end();
+  if (up) {
+    suspect.push_back(engine);
+    pause(engine);
+  }
   retry(attempt, {.reason = up ? RetryReason::kRemoteSend : RetryReason::kEngineDown,
                   .detail = detail,
-                  .failed_engine = up ? engine : -1,
+                  .failed_engine = up && again ? engine : -1,
                   .outcome = PartOutcome::kCancelled});
 }
 

@@ -89,9 +89,11 @@ std::string EngineTable::json() const {
     json.key("kv_blocks_used").integer(state.blocks_used);
     json.key("kv_blocks_cached").integer(state.blocks_cached);
     json.key("kv_blocks_leased").integer(state.blocks_leased);
-    json.key("restarts").integer(std::max(one.n_restarts, one.supervised.n_restarts));
+    json.key("restarts").integer(one.n_restarts);
     json.key("last_error");
-    one.last_error.empty() ? json.null() : json.string(one.last_error);
+    const std::string& error =
+        one.supervised.last_error.empty() ? one.last_error : one.supervised.last_error;
+    error.empty() ? json.null() : json.string(error);
     json.end_object();
   }
   return json.end_array().take();

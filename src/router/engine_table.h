@@ -54,7 +54,8 @@ class LoadTicket {
 struct SupervisedState {
   std::vector<int> cpus;
   int n_restarts = 0;
-  std::string state;  ///< "starting", "dead", …; empty: nothing is known
+  std::string state;         ///< "starting", "dead", …; empty: nothing is known
+  std::string last_error{};  ///< how its process ended, or why it could not start
 };
 
 struct Engine {
@@ -62,11 +63,12 @@ struct Engine {
   std::string url;
   EngineLink* link = nullptr;
   bool up = false;
-  int64_t lost_ns = 0;  ///< when it was last lost; of the injected clock
+  int64_t lost_ns = 0;  ///< when it was last ready no more; of the injected clock
   EngineInfo info;      ///< of the latest incarnation; incarnation 0 = never seen
   EngineState state;    ///< of the latest frame
   std::string last_error;
-  int n_restarts = 0;  ///< incarnations seen after the first
+  int n_incarnations = 0;  ///< seen here
+  int n_restarts = 0;      ///< as the supervisor counts them, or incarnations after the first
   SupervisedState supervised;
   EngineLoad load;
 

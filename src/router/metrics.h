@@ -28,11 +28,13 @@ class RouterMetrics {
   void decided(double seconds) { decision_.Observe(seconds); }
   void planned(PlanReason reason) { plans_[static_cast<size_t>(reason)]->Increment(); }
   void part_ended(const std::string& id, Role role, PartOutcome outcome);
+  void queued(size_t n_waiting) { waiting_.Set(static_cast<double>(n_waiting)); }
   void retried(RetryReason reason) { retries_[static_cast<size_t>(reason)]->Increment(); }
 
  private:
   MetricsRegistry& registry_;
   prometheus::Histogram& decision_;
+  prometheus::Gauge& waiting_;
   std::array<prometheus::Counter*, 6> retries_;
   std::array<prometheus::Counter*, 5> plans_;
 };

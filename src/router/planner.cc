@@ -113,7 +113,7 @@ std::optional<int64_t> Planner::awaits_prefill_until_ns(int64_t now_ns) const {
   for (int i = 0; i < engines_.size(); ++i) {
     const Engine& engine = engines_[i];
     const bool lost =
-        !engine.up && engine.info.incarnation != 0 && engine.info.role == Role::kPrefill;
+        !engine.ready() && engine.info.incarnation != 0 && engine.info.role == Role::kPrefill;
     const int64_t until_ns = engine.lost_ns + options_.prefill_wait_ns;
     if (lost && now_ns < until_ns) out = std::max(out.value_or(until_ns), until_ns);
   }

@@ -173,7 +173,8 @@ TEST_F(Handoff, TheEndOfTheRoutersConnectionsFreesEverything) {
     TestStream to_decode(decode);
     prefill.gate.set(false);
     const PreparedReceive prepared = prepare(to_decode.attached.session);
-    EXPECT_GT(decode.server->engine().stats().blocks.leased, 0);
+    // The answer may be here before the round's figures are.
+    while (decode.server->engine().stats().blocks.leased == 0) std::this_thread::yield();
     net::HttpResponse sent;
     std::thread sender;
     if (stage > 0) {

@@ -49,9 +49,10 @@ def test_64_streams_equal_their_one_by_one_runs():
         assert server.metric("baton_kv_blocks", state="free") + server.metric("baton_kv_blocks", state="cached") == total
 
 
-def test_the_same_with_preemption():
+@pytest.mark.parametrize("engines", ["1B", "1P1D"])
+def test_the_same_with_preemption(engines):
     # 45 MiB are about 125 blocks of SmolLM2: a few sequences fill them.
-    with baton.Server("--exact-prefix", "--kv-memory", "45MiB", "--context", "1800", "--log-level", "warn") as server:
+    with baton.Server("--engines", engines, "--exact-prefix", "--kv-memory", "45MiB", "--context", "1800", "--log-level", "error") as server:
         requests = mixed_requests(24)
         for request in requests[1::4]:
             request["max_tokens"] = 150
