@@ -1,7 +1,7 @@
 """Engines killed under load, clients that go away in every state: the rest of the answer or a proper error, never wrong
 text, never silence; the engine is back, and nothing stays behind.
 
-BATON_KILLS sets how often each role is killed (default 20)."""
+BATON_KILLS sets how often each role is killed (default 6; a few minutes for 20, because restarts back off)."""
 import concurrent.futures
 import json
 import os
@@ -16,7 +16,7 @@ import pytest
 import baton
 import engines
 
-KILLS = int(os.environ.get("BATON_KILLS", 20))
+KILLS = int(os.environ.get("BATON_KILLS", 6))
 
 
 def prompt(n, seed):
@@ -110,7 +110,8 @@ def test_an_engine_killed_under_load(role):
             for c in clients:
                 c.result(120)
         assert not results["wrong"], results["wrong"][0]
-        assert results["whole"] > results["error"], results
+        # Only a request under which three decode engines have died may end with an error.
+        assert results["whole"] > 0 and (role == "decode" or results["error"] == 0), results
         engines.wait_for(lambda: nothing_left(server), 10, engine_list(server))
         assert next(e for e in engine_list(server) if e["role"] == role)["restarts"] == KILLS
         assert streamed(server, requests[0]) == (alone[0], None)
