@@ -15,7 +15,7 @@ def prompt(n, seed):
 
 
 @pytest.fixture(scope="module")
-def pair():
+def two():
     place = engines.world(2)
     with engines.Engine("prefill", "--lease", "2s", env=place(0)) as p, engines.Engine("decode", "--lease", "2s", env=place(1)) as d:
         p.ready(), d.ready()
@@ -32,8 +32,8 @@ def alone(tokens, n):
                            ignore_eos=True)["choices"][0]["token_ids"]
 
 
-def test_a_stopped_decode_engine_receives_all_the_same(pair):
-    p, d = pair
+def test_a_stopped_decode_engine_receives_all_the_same(two):
+    p, d = two
     tokens, end = prompt(700, 1), 688
     room = d.ok("prep_recv", prompt=tokens, end=end, lease_ns=30_000_000_000)
     assert room["n_matched"] == 0
@@ -49,9 +49,9 @@ def test_a_stopped_decode_engine_receives_all_the_same(pair):
     engines.wait_for(lambda: p.free() and d.free(), 5, "something is still held")
 
 
-def test_start_generate_may_come_before_the_send(pair):
+def test_start_generate_may_come_before_the_send(two):
     import threading
-    p, d = pair
+    p, d = two
     tokens, end = prompt(300, 2), 288
     room = d.ok("prep_recv", prompt=tokens, end=end, lease_ns=30_000_000_000)
     found = []
@@ -66,8 +66,8 @@ def test_start_generate_may_come_before_the_send(pair):
 
 
 @pytest.mark.parametrize("verbs", ["prep_recv", "prep_recv remote_send", "prep_recv start_generate"])
-def test_what_a_dead_router_left_is_free_within_one_lease(pair, verbs):
-    p, d = pair
+def test_what_a_dead_router_left_is_free_within_one_lease(two, verbs):
+    p, d = two
     tokens, end = prompt(500, hash(verbs) % 1000), 496
     room = d.ok("prep_recv", prompt=tokens, end=end)
     assert d.metric("baton_kv_blocks", state="leased") == 32 and d.metric("baton_leases", state="active") == 1
@@ -127,4 +127,4 @@ def test_engines_that_differ_are_refused_with_both_values():
         for engine in (p, d):
             said = engine.ready_pipe.readline()
             assert "bf16" in said and "f32" in said, said
-            assert engine.process.wait(30) == 1
+            assert engine.process.wait(30) in (1, 2)  # their flags do not fit together
