@@ -56,8 +56,8 @@ RouterMetrics::RouterMetrics(MetricsRegistry& registry)
       decision_(registry.histogram(
           {"baton_router_decision_seconds", "Time to pick an engine, computing."},
           kDecisionBuckets)),
-      // The engines' own queues have the same name, and an engine label.
-      waiting_(registry.gauge({"vllm:num_requests_waiting", "Requests waiting to run."})) {
+      waiting_(registry.gauge({"baton_router_requests_waiting",
+                               "Requests in the router's own queue, known to no engine."})) {
   for (const RetryReason reason : kRetryReasons) {
     retries_[static_cast<size_t>(reason)] = &registry.counter(
         {"baton_request_retries_total", "Requests, or choices of one, that were planned again."},

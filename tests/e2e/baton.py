@@ -138,7 +138,7 @@ class Server:
         """Whether within `seconds` nothing runs or waits, on any engine or in the router, and no block is held."""
         deadline = time.monotonic() + seconds
         while True:
-            busy = [self.metric("vllm:num_requests_running"), self.metric("vllm:num_requests_waiting"),
+            busy = [self.metric("vllm:num_requests_running"), self.metric("vllm:num_requests_waiting"), self.metric("baton_router_requests_waiting"),
                     self.blocks_used(), self.metric("baton_kv_blocks", state="leased"),
                     sum(engine["in_flight"] for engine in self.engines())]
             if not any(busy):
