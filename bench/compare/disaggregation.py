@@ -42,7 +42,7 @@ def metrics(server):
     return out
 
 
-def memcpy_rate(n_bytes):
+def memcpy_rate(n_bytes: int):
     """Bytes/s of memmove between two buffers, pages touched before: in pieces of one layer of one chunk."""
     source, target = ctypes.create_string_buffer(n_bytes), ctypes.create_string_buffer(n_bytes)
     piece = 512 * KV_BYTES_PER_TOKEN // 30
@@ -66,7 +66,7 @@ def handoff(options):
             after = metrics(server)
             n_bytes = after["baton_kv_transfer_bytes_total"] - before["baton_kv_transfer_bytes_total"]
             seconds = after["baton_kv_transfer_seconds_sum"] - before["baton_kv_transfer_seconds_sum"]
-            rates.append((n_bytes / seconds, memcpy_rate(n_bytes // 4)))
+            rates.append((n_bytes / seconds, memcpy_rate(int(n_bytes) // 4)))
     put, copy = (statistics.median(r[i] for r in rates) for i in (0, 1))
     print(f"handoff (median of {options.rounds}): puts {put / 1e9:.2f} GB/s, memcpy {copy / 1e9:.2f} GB/s, ratio "
           f"{put / copy:.2f}; {2048 * KV_BYTES_PER_TOKEN / 2**20:.0f} MiB of 2,048 tokens take {2048 * KV_BYTES_PER_TOKEN / put * 1e3:.1f} ms",
