@@ -35,11 +35,12 @@ def test_puts_overlap_and_prompts_follow_one_another(tmp_path):
     puts = by_name[prefill, "put"]
     assert layers and puts
     n_pairs = 0
-    for now, then in zip(layers, layers[1:]):
-        if then["args"]["layer"] != now["args"]["layer"] + 1:
+    for layer, following in zip(layers, layers[1:]):
+        index = layer["args"]["layer"]
+        if following["args"]["layer"] != index + 1:
             continue
-        of_layer = [p for p in puts if p["args"]["layer"] == now["args"]["layer"] and now["ts"] <= p["ts"] < then["ts"]]
-        assert of_layer, (now, then)
+        of_layer = [p for p in puts if p["args"]["layer"] == index and layer["ts"] <= p["ts"] < following["ts"]]
+        assert of_layer, (layer, following)
         n_pairs += 1
     assert n_pairs >= 20 * 29
 
