@@ -22,9 +22,11 @@ std::string missing(KernelSet kernels, const CpuFeatures& cpu) {
   if (kernels == KernelSet::kAvx512 || kernels == KernelSet::kAmx) {
     need(cpu.avx512, "avx512 (f, bw, dq, vl, cd)");
     need(cpu.avx512_vnni, "avx512_vnni");
-    need(cpu.avx512_bf16, "avx512_bf16");
   }
-  if (kernels == KernelSet::kAmx) need(cpu.amx_bf16, "amx_bf16 (granted by the system)");
+  if (kernels == KernelSet::kAmx) {
+    need(cpu.avx512_bf16, "avx512_bf16");
+    need(cpu.amx_bf16, "amx_bf16 (granted by the system)");
+  }
   return text;
 }
 
