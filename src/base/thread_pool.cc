@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/cpu.h"
+#include "base/service_thread.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -29,8 +30,8 @@ ThreadPool::ThreadPool(const ThreadPoolOptions& options)
   BATON_CHECK(n_threads_ >= 1);
   for (int i = 1; i < n_threads_; ++i) {
     const bool pinned = static_cast<size_t>(i) < options.cpus.size();
-    workers_.emplace_back(&ThreadPool::work, this, i,
-                          pinned ? options.cpus[static_cast<size_t>(i)] : -1);
+    const int cpu = pinned ? options.cpus[static_cast<size_t>(i)] : -1;
+    workers_.push_back(service_thread("pool", [this, i, cpu] { work(i, cpu); }));
   }
 }
 

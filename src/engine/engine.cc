@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/cpu.h"
 #include "base/log.h"
+#include "base/service_thread.h"
 
 namespace baton::engine {
 
@@ -35,7 +36,7 @@ Engine::~Engine() { stop(); }
 void Engine::start() {
   BATON_CHECK(phase_ == Phase::kCreated, "an engine starts once");
   phase_ = Phase::kRunning;
-  thread_ = std::thread(&Engine::loop, this);
+  thread_ = service_thread("engine", [this] { loop(); });
 }
 
 Status Engine::submit(TokenRequest request, UpdateSink sink) {

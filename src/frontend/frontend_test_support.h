@@ -22,7 +22,7 @@
 namespace baton::frontend {
 
 /// Tasks run when the test says so, on the test's thread: that thread is the strand.
-class FakeExchange final : public net::HttpExchange {
+class FakeExchange : public net::HttpExchange {
  public:
   explicit FakeExchange(net::HttpRequest request) : request_(std::move(request)) {}
   const net::HttpRequest& request() const override { return request_; }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/service_thread.h"
 
 namespace baton::router {
 
@@ -50,7 +51,7 @@ void RouterBackend::start() {
   post([this] {
     for (size_t i = 0; i < links_.size(); ++i) links_[i]->connect(options_.engines[i].url);
   });
-  thread_ = std::thread([this] { loop(); });
+  thread_ = service_thread("router", [this] { loop(); });
 }
 
 Status RouterBackend::submit(TokenRequest request, UpdateSink sink) {

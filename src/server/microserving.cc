@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/service_thread.h"
 
 namespace baton::server {
 namespace {
@@ -70,7 +71,7 @@ Microserving::Microserving(MicroservingOptions options, const Deps& deps)
               .block_tokens = options_.info.block_tokens},
       // The frontend of this engine counts its own from 1.
       next_id_(uint64_t{1} << 63),
-      heart_([this] { beat(); }) {}
+      heart_(service_thread("baton-heartbeat", [this] { beat(); })) {}
 
 Microserving::~Microserving() { stop(); }
 

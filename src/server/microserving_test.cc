@@ -2,9 +2,13 @@
 #include "server/microserving.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <new>
 #include <thread>
 
+#include "base/log.h"
+#include "frontend/frontend_test_support.h"
 #include "server/server_test_support.h"
 
 namespace baton::server {
@@ -59,6 +63,36 @@ TEST(Microserving, FramesComeThoughNothingHappens) {
   EXPECT_EQ(stream.n_updates, 0);
   EXPECT_TRUE(stream.state.alive && stream.state.ready);
   EXPECT_EQ(stream.state.blocks_free, 1024);
+}
+
+/// A connection for which there is no memory any more.
+class FullExchange final : public frontend::FakeExchange {
+ public:
+  using FakeExchange::FakeExchange;
+  void post(std::function<void()>) override { throw std::bad_alloc(); }
+};
+
+// Row 16: a service thread dies of one exception and all later messages stall.
+TEST(MicroservingDeathTest, Row16_AnExceptionInTheHeartbeatEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        (void)init_logging("error", "text");
+        testing::StandInModel model;
+        const SystemClock clock;
+        MetricsRegistry metrics;
+        const auto engine =
+            engine::Engine::create({.kv_bytes = 1 << 20},
+                                   {.model = &model, .clock = &clock, .metrics = &metrics})
+                .value();
+        Microserving microserving({.info = {}, .heartbeat = std::chrono::milliseconds(1)},
+                                  {*engine, nullptr, clock});
+        const auto exchange = std::make_shared<FullExchange>(
+            net::HttpRequest{"POST", api::kAttachPath, {}, {}, api::write_attach({"test router"})});
+        microserving.routes().front().handler(exchange);
+        ::pause();
+      },
+      "thread 'baton-heartbeat' has ended by an exception.*bad_alloc");
 }
 
 TEST(Microserving, RequestsOfASessionEqualTheLoneEngine) {

@@ -1,14 +1,17 @@
 // Puts, signals and windows within this process; puts are held in the middle by an injected copy.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <random>
 #include <thread>
 
+#include "base/log.h"
 #include "shmem/shm/copy.h"
 #include "shmem/shm_test_support.h"
 
@@ -124,6 +127,19 @@ TEST_F(ShmPut, a_signal_rings_the_listener) {
   sender_.reset();
   EXPECT_TRUE(eventually([&] { return n_calls == 3; })) << "when a member leaves";
   owner_->set_listener({});
+}
+
+// Row 16: a service thread dies of one exception and all later messages stall.
+TEST(ShmPutDeathTest, Row16_an_exception_in_the_heaps_thread_ends_the_process) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        const auto heap = std::move(join_all_or_die({member_of(new_uid(), 1, 0)})[0]);
+        (void)init_logging("error", "text");
+        heap->set_listener([] { throw std::bad_alloc(); });
+        ::pause();
+      },
+      "thread 'baton-heap' has ended by an exception.*bad_alloc");
 }
 
 TEST_F(ShmPut, a_closed_window_takes_nothing) {

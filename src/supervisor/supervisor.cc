@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/service_thread.h"
 
 namespace baton::supervisor {
 namespace {
@@ -84,7 +85,7 @@ Result<std::unique_ptr<Supervisor>> Supervisor::create(SupervisorOptions options
     return fail(ErrorCode::kIo, "no eventfd: {}", std::strerror(errno));
   }
   std::signal(SIGCHLD, SIG_DFL);  // ignored, it would take the children's exit statuses away
-  supervisor->thread_ = std::thread(&Supervisor::loop, supervisor.get());
+  supervisor->thread_ = service_thread("supervisor", [s = supervisor.get()] { s->loop(); });
   return supervisor;
 }
 

@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "base/log.h"
+#include "base/service_thread.h"
 
 namespace baton::shmem {
 namespace {
@@ -38,9 +39,8 @@ HeapThread::HeapThread(Parts parts, Fd listening, Fd wake)
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
+  thread_ = service_thread("baton-heap", [this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "baton-heap");
 }
 
 HeapThread::~HeapThread() {
