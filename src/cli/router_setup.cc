@@ -37,6 +37,7 @@ Result<std::unique_ptr<router::RouterServer>> make_router(RouterSetup setup,
   options.engines = setup.engines;
   options.internal_key = setup.internal_key;
   options.attach_timeout = setup.attach_timeout;
+  options.on_hang = setup.on_hang;
   auto router = router::RouterServer::create(std::move(options), metrics, trace);
   // Written before any request is answered: the engines have been attached to by now.
   if (router) *version = router_version_json(ask_versions(setup.engines, setup.internal_key));

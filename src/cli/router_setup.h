@@ -1,6 +1,7 @@
 // What `baton router` and `baton serve` have in common: the router's flags, and the router.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ struct RouterSetup {
   std::vector<router::EngineAddress> engines;
   std::string internal_key;  ///< of the engines
   std::chrono::milliseconds attach_timeout{};
+  std::function<void(const router::HungEngine&)> on_hang;  ///< of RouterServerOptions
 };
 /// Listens, attaches to the engines, asks for their versions; not started yet.
 [[nodiscard]] Result<std::unique_ptr<router::RouterServer>> make_router(RouterSetup setup,

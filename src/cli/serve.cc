@@ -92,7 +92,7 @@ struct Model {
 };
 
 Result<std::unique_ptr<router::RouterServer>> start_router(const ServeOptions& options,
-                                                           const supervisor::Supervisor& engines,
+                                                           supervisor::Supervisor& engines,
                                                            Model model, MetricsRegistry& metrics,
                                                            Trace* trace) {
   RouterSetup setup;
@@ -106,6 +106,9 @@ Result<std::unique_ptr<router::RouterServer>> start_router(const ServeOptions& o
   }
   setup.internal_key = engines.internal_key();
   setup.attach_timeout = kAttachTimeout;
+  setup.on_hang = [&engines](const router::HungEngine& hung) {
+    engines.kill_hung(std::stoi(hung.id), hung.n_restarts, hung.reason);
+  };
   return make_router(std::move(setup), metrics, trace);
 }
 
@@ -205,6 +208,9 @@ void add_serve(CLI::App& app, Run& chosen) {
       "engines by role: prefill, decode, both, as in 1P1D, 2P1D or 1B; default by cores");
   command->add_flag("--oversubscribe", flags->oversubscribe,
                     "let more engines than CPUs share them, for tests");
+  add("--hang-timeout", flags->hang_timeout,
+      "how long an engine that is silent (for 10 s) or makes no progress (for 60 s) may go on so "
+      "before it is killed and started again; 0 = for ever");
   add_router_flags(*command, flags->router);
   add_engine_flags(*command, flags->engine);
   add_server_flags(*command, flags->server);

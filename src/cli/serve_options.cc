@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "cli/size.h"
+
 namespace baton::cli {
 namespace {
 
@@ -28,6 +30,9 @@ Result<ServeOptions> check(ServeFlags flags) {
   auto router = check(flags.router, options.engine.prefill_min_tokens);
   if (!router) return tl::unexpected(router.error());
   options.router = std::move(*router);
+  auto hang_timeout = parse_duration("--hang-timeout", flags.hang_timeout);
+  if (!hang_timeout) return tl::unexpected(hang_timeout.error());
+  options.router.hang_timeout_ns = std::chrono::nanoseconds(*hang_timeout).count();
 
   auto counts = parse_engines(flags.engines.empty() ? default_engines(options.engine.cores.size())
                                                     : flags.engines);

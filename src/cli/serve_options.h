@@ -22,6 +22,7 @@ struct ServeFlags {
   RouterFlags router;
   std::string engines;  ///< empty: by cores
   bool oversubscribe = false;
+  std::string hang_timeout = "50s";
 };
 
 /// Understood.

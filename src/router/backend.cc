@@ -19,7 +19,8 @@ Result<std::unique_ptr<RouterBackend>> RouterBackend::create(RouterBackendOption
       return fail(ErrorCode::kInvalidArgument, "router: two engines are called '{}'", engine.id);
     }
   }
-  auto core = RouterCore::create(options.router, {deps.clock, deps.metrics, deps.trace});
+  auto core =
+      RouterCore::create(options.router, {deps.clock, deps.metrics, deps.trace, deps.on_hang});
   if (!core) return tl::unexpected(core.error());
   return std::unique_ptr<RouterBackend>(
       new RouterBackend(std::move(options), deps, std::move(*core)));

@@ -48,6 +48,7 @@ class RouterBackend final : public frontend::Backend {
     MetricsRegistry& metrics;
     LinkFactory make_link;  ///< called by create()
     Trace* trace = nullptr;
+    std::function<void(const HungEngine&)> on_hang{};  ///< called on the router's thread
   };
   /// Errors as RouterCore::create(); kInvalidArgument: two engines of the same id.
   [[nodiscard]] static Result<std::unique_ptr<RouterBackend>> create(RouterBackendOptions options,

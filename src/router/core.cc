@@ -30,6 +30,7 @@ RouterCore::RouterCore(const RouterOptions& options, const RouterDeps& deps,
     : options_(options),
       clock_(deps.clock),
       trace_(deps.trace),
+      on_hang_(deps.on_hang),
       planner_(options.planner, engines_, std::move(decode_policy), std::move(prefill_policy)),
       metrics_(deps.metrics),
       plans_(options.max_plans),
@@ -43,6 +44,26 @@ void RouterCore::set_supervised(int engine, std::string url, SupervisedState sta
   engines_[engine].url = std::move(url);
   engines_[engine].supervised = std::move(state);
   note_restarts(engines_[engine]);
+  note_hang(engines_[engine]);
+}
+
+void RouterCore::note_hang(Engine& engine) {
+  if (!engine.hangs()) {
+    engine.hung_since_ns.reset();
+  } else if (!engine.hung_since_ns) {
+    engine.hung_since_ns = clock_.now_ns();
+  }
+}
+
+void RouterCore::report_hangs() {
+  if (options_.hang_timeout_ns == 0 || !on_hang_) return;
+  const int64_t now_ns = clock_.now_ns();
+  for (int i = 0; i < engines_.size(); ++i) {
+    Engine& one = engines_[i];
+    if (!one.hung_since_ns || now_ns - *one.hung_since_ns < options_.hang_timeout_ns) continue;
+    one.hung_since_ns = now_ns;  // should nothing come of it, it is said again
+    on_hang_({one.id, one.supervised.n_restarts, one.last_error});
+  }
 }
 
 void RouterCore::note_restarts(Engine& engine) {
@@ -135,6 +156,7 @@ void RouterCore::end_all(const std::string& message) {
 }
 
 void RouterCore::tick() {
+  report_hangs();
   expire_path();
   const int64_t now_ns = clock_.now_ns();
   for (int i = 0; i < engines_.size(); ++i) {
@@ -154,22 +176,28 @@ void RouterCore::tick() {
 
 std::optional<int64_t> RouterCore::deadline() const {
   if (dirty_) return clock_.now_ns();
-  if (queue_.empty()) return std::nullopt;
   std::optional<int64_t> out;
-  if (no_engine_since_ns_) out = *no_engine_since_ns_ + options_.path_timeout_ns;
-  if (const auto until_ns = planner_.awaits_prefill_until_ns(clock_.now_ns())) {
-    out = std::min(out.value_or(*until_ns), *until_ns);
+  const auto wake_at = [&out](int64_t ns) { out = std::min(out.value_or(ns), ns); };
+  for (int i = 0; i < engines_.size(); ++i) {
+    const auto& since_ns = engines_[i].hung_since_ns;
+    if (since_ns && options_.hang_timeout_ns != 0) wake_at(*since_ns + options_.hang_timeout_ns);
   }
+  if (queue_.empty()) return out;
+  if (no_engine_since_ns_) wake_at(*no_engine_since_ns_ + options_.path_timeout_ns);
+  if (const auto until_ns = planner_.awaits_prefill_until_ns(clock_.now_ns())) wake_at(*until_ns);
   for (int i = 0; i < engines_.size(); ++i) {
     const int64_t until_ns = engines_[i].load.full_until_ns;
-    if (until_ns != 0) out = std::min(out.value_or(until_ns), until_ns);
+    if (until_ns != 0) wake_at(until_ns);
   }
   return out;
 }
 
 void RouterCore::on_up(int engine, const EngineInfo& info) {
   Engine& one = engines_[engine];
-  if (one.info.incarnation != info.incarnation) ++one.n_incarnations;
+  if (one.info.incarnation != info.incarnation) {
+    ++one.n_incarnations;
+    one.hung_since_ns.reset();
+  }
   one.up = true;
   one.info = info;
   one.state = {};
@@ -189,6 +217,7 @@ void RouterCore::on_down(int engine, const std::string& reason) {
   if (one.ready()) one.lost_ns = clock_.now_ns();
   one.up = false;
   one.last_error = reason;
+  note_hang(one);
   spdlog::warn("{} is down: {}", one.title(), reason);
   update_path();
 
@@ -216,6 +245,7 @@ void RouterCore::on_state(int engine, const EngineState& state) {
   const bool was_ready = one.ready();
   one.state = state;
   if (!state.reason.empty()) one.last_error = state.reason;
+  note_hang(one);
   if (was_ready == one.ready()) return;
   if (was_ready) one.lost_ns = clock_.now_ns();
   update_path();

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,12 +39,22 @@ struct RouterOptions {
   int64_t path_timeout_ns = int64_t{30} * 1'000'000'000;  ///< how long requests wait for a restart
   int64_t full_pause_ns = 100'000'000;  ///< an engine without room is not asked again before
   size_t max_plans = 4096;              ///< latest requests whose plans are kept
+  /// An engine that hangs for so long is reported to on_hang(); 0 = none ever is.
+  int64_t hang_timeout_ns = 0;
+};
+
+/// An engine that its supervisor should kill: only that can tell whether it will ever go on.
+struct HungEngine {
+  std::string id;
+  int n_restarts = 0;  ///< of its supervisor's count: which of its lives
+  std::string reason;
 };
 
 struct RouterDeps {
   const Clock& clock;
   MetricsRegistry& metrics;
   Trace* trace = nullptr;  ///< gets a `queue` event for the time in the router's queue; may be null
+  std::function<void(const HungEngine&)> on_hang{};  ///< called by tick(); must not block
 };
 
 /// Single-threaded; the links are used from, and call back on, the same thread. Links outlive the
@@ -127,6 +138,10 @@ class RouterCore final : public EngineListener {
   bool try_place(Attempt& attempt);
   void pause(int engine);
   void note_restarts(Engine& engine);
+  /// After what may have changed Engine::hangs(). Not after on_up(): of an incarnation that has been
+  /// seen, only a frame is a sign of life.
+  void note_hang(Engine& engine);
+  void report_hangs();
   void update_path();
   void expire_path();
   [[nodiscard]] Attempt* find(RequestId id);
@@ -165,6 +180,7 @@ class RouterCore final : public EngineListener {
   const RouterOptions options_;
   const Clock& clock_;
   Trace* const trace_;
+  const std::function<void(const HungEngine&)> on_hang_;
   EngineTable engines_;
   EngineLoad preparing_;  ///< attempts that may ask for a place on a prefill engine yet
   Planner planner_;

@@ -48,7 +48,12 @@ int ClientOutcome::n_finished() const {
 
 Cluster::Cluster(const std::string& engines, RouterOptions options) : roles_(engines) {
   spdlog::set_level(spdlog::level::off);
-  core = RouterCore::create(options, {clock, registry}).value();
+  core = RouterCore::create(options,
+                            {.clock = clock,
+                             .metrics = registry,
+                             .trace = nullptr,
+                             .on_hang = [this](const HungEngine& one) { hung.push_back(one); }})
+             .value();
   incarnations_.assign(roles_.size(), 1);
   for (size_t i = 0; i < roles_.size(); ++i) {
     links_.push_back(std::make_unique<FakeLink>());

@@ -111,6 +111,7 @@ class Cluster {
 
   testing::ManualClock clock;
   MetricsRegistry registry;
+  std::vector<HungEngine> hung;  ///< as they were reported
   std::unique_ptr<RouterCore> core;
   std::map<RequestId, ClientOutcome> outcomes;
 

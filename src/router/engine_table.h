@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,7 +51,8 @@ class LoadTicket {
   int n_choices_ = 0;
 };
 
-/// What a supervisor says about an engine; shown at /engines, decides nothing.
+/// What a supervisor says about an engine; shown at /engines. Decides nothing but whether an engine
+/// that is lost hangs or has no process that serves.
 struct SupervisedState {
   std::vector<int> cpus;
   int n_restarts = 0;
@@ -63,9 +65,10 @@ struct Engine {
   std::string url;
   EngineLink* link = nullptr;
   bool up = false;
-  int64_t lost_ns = 0;  ///< when it was last ready no more; of the injected clock
-  EngineInfo info;      ///< of the latest incarnation; incarnation 0 = never seen
-  EngineState state;    ///< of the latest frame
+  int64_t lost_ns = 0;                   ///< when it was last ready no more; of the injected clock
+  std::optional<int64_t> hung_since_ns;  ///< without a sign of life since then
+  EngineInfo info;                       ///< of the latest incarnation; incarnation 0 = never seen
+  EngineState state;                     ///< of the latest frame
   std::string last_error;
   int n_incarnations = 0;  ///< seen here
   int n_restarts = 0;      ///< as the supervisor counts them, or incarnations after the first
@@ -75,6 +78,8 @@ struct Engine {
   [[nodiscard]] bool ready() const { return up && state.alive && state.ready; }
   [[nodiscard]] bool can_decode() const { return ready() && info.role != Role::kPrefill; }
   [[nodiscard]] bool is_prefill() const { return ready() && info.role == Role::kPrefill; }
+  /// A supervisor says that its process serves, but it doesn't answer or gets nowhere.
+  [[nodiscard]] bool hangs() const { return supervised.state == "ready" && !(up && state.alive); }
   /// "engine 1 (decode)", for messages.
   [[nodiscard]] std::string title() const;
   /// "starting", "ready", "draining" or "dead".

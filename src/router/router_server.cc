@@ -75,9 +75,10 @@ Result<std::unique_ptr<RouterServer>> RouterServer::create(RouterServerOptions o
     if (!client) return tl::unexpected(client.error());
   }
   server->gatherer_ = std::make_unique<MetricsGatherer>(metrics, server->io_);
-  auto backend = RouterBackend::create(
-      {.router = options.router, .engines = options.engines},
-      {server->clock_, metrics, server->link_factory(options.internal_key), trace});
+  auto backend =
+      RouterBackend::create({.router = options.router, .engines = options.engines},
+                            {server->clock_, metrics, server->link_factory(options.internal_key),
+                             trace, options.on_hang});
   if (!backend) return tl::unexpected(backend.error());
   server->backend_ = std::move(*backend);
   server->backend_->start();

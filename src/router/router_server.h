@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ struct RouterServerOptions {
   std::vector<EngineAddress> engines;
   std::string internal_key;                          ///< that the engines want; empty = none
   std::chrono::milliseconds attach_timeout{30'000};  ///< for that waiting
+  /// See RouterOptions::hang_timeout_ns; called on the router's thread, must not block.
+  std::function<void(const HungEngine&)> on_hang;
 };
 
 /// Lifecycle: create() (listens, and begins to attach to the engines) → start() → drain() → gone.

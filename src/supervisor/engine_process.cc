@@ -137,6 +137,10 @@ void EngineProcess::terminate() {
   status_.state = ProcessState::kDraining;
 }
 
+void EngineProcess::kill_hung(const std::string& reason) {
+  fail_with(fmt::format("hung and was killed: {}", reason), ErrorCode::kUnavailable);
+}
+
 void EngineProcess::kill() {
   if (process_ != nullptr) process_->send_signal(SIGKILL);
 }

@@ -58,6 +58,8 @@ class EngineProcess {
   /// SIGTERM: draining until it has ended; it is not to come back.
   void terminate();
   void kill();
+  /// It is ready, but whoever uses it gets nowhere: killed, for that reason.
+  void kill_hung(const std::string& reason);
 
   [[nodiscard]] const EngineStatus& status() const { return status_; }
   [[nodiscard]] bool running() const { return process_ != nullptr; }

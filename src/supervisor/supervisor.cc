@@ -117,6 +117,13 @@ void Supervisor::interrupt() {
   wake();
 }
 
+void Supervisor::kill_hung(int engine, int n_restarts, std::string reason) {
+  BATON_CHECK(engine >= 0 && static_cast<size_t>(engine) < options_.engines.size());
+  const std::lock_guard lock(mutex_);
+  hung_.push_back({engine, n_restarts, std::move(reason)});
+  wake();
+}
+
 bool Supervisor::stop(std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
   if (!stop_timeout_) stop_timeout_ = timeout;
@@ -200,7 +207,12 @@ void Supervisor::next_phase() {
       stop_timeout || interrupted ? kill_all() : check_start();
       break;
     case Phase::kRunning:
-      stop_timeout ? terminate_all(*stop_timeout) : restart_the_dead();
+      if (stop_timeout) {
+        terminate_all(*stop_timeout);
+      } else {
+        kill_the_hung();
+        restart_the_dead();
+      }
       break;
     case Phase::kStopping:
       if (Clock::now() >= kill_at_) kill_all();
@@ -260,6 +272,20 @@ std::optional<Error> Supervisor::start_failure() const {
 void Supervisor::restart_the_dead() {
   for (EngineProcess& process : processes_) {
     if (process.restart_is_due(Clock::now())) spawn(process);
+  }
+}
+
+void Supervisor::kill_the_hung() {
+  std::vector<Hung> hung;
+  {
+    const std::lock_guard lock(mutex_);
+    hung.swap(hung_);
+  }
+  for (const Hung& one : hung) {
+    EngineProcess& process = processes_[static_cast<size_t>(one.engine)];
+    const EngineStatus& status = process.status();
+    if (status.state != ProcessState::kReady || status.restarts != one.n_restarts) continue;
+    process.kill_hung(one.reason);
   }
 }
 

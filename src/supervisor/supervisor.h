@@ -60,6 +60,10 @@ class Supervisor {
   [[nodiscard]] Status start();
   /// Makes start() give up, now or when it is called.
   void interrupt();
+  /// Kills an engine that hangs, as seen by whoever uses it; it comes back like any that dies.
+  /// Nothing happens unless it is ready and in the life in which it has been restarted
+  /// `n_restarts` times. Returns at once.
+  void kill_hung(int engine, int n_restarts, std::string reason);
   /// SIGTERM to all, SIGKILL to those that still run after `timeout`; returns when all are reaped.
   /// True if none had to be killed.
   bool stop(std::chrono::milliseconds timeout);
@@ -79,6 +83,12 @@ class Supervisor {
     kGone,      ///< no process is left, none will be made
   };
 
+  struct Hung {
+    int engine = 0;
+    int n_restarts = 0;
+    std::string reason;
+  };
+
   Supervisor(SupervisorOptions options, Listener listener);
   // On the thread.
   void loop();
@@ -91,6 +101,7 @@ class Supervisor {
   void begin();
   void check_start();
   void restart_the_dead();
+  void kill_the_hung();
   void terminate_all(std::chrono::milliseconds timeout);
   void kill_all();
   [[nodiscard]] std::vector<std::string> environment(const EngineStatus& engine) const;
@@ -115,6 +126,7 @@ class Supervisor {
   std::optional<Error> start_error_;
   bool start_wanted_ = false;
   bool interrupted_ = false;
+  std::vector<Hung> hung_;                                 ///< to be killed
   std::optional<std::chrono::milliseconds> stop_timeout_;  ///< set: stop() was called
   bool killed_ = false;                                    ///< stop() had to
   bool quit_ = false;                                      ///< the thread ends once all are gone

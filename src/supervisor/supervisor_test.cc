@@ -185,6 +185,23 @@ TEST(Supervisor, WhatItSaysOfADeath) {
   EXPECT_EQ((*supervisor)->engines()[0].last_error, "ended with signal 9 (Killed)");
 }
 
+TEST(Supervisor, AnEngineThatHangsIsKilledAndComesBack) {
+  auto supervisor = Supervisor::create(scripts({kServe, kServe}), {});
+  ASSERT_TRUE((*supervisor)->start().has_value());
+  const EngineStatus before = (*supervisor)->engines()[1];
+  ::kill(before.pid, SIGSTOP);
+  (*supervisor)->kill_hung(1, 7, "seen in another life");
+  (*supervisor)->kill_hung(1, 0, "nothing was heard of it");
+  (*supervisor)->kill_hung(1, 0, "said twice");
+  ASSERT_TRUE(eventually(
+      [&] { return (*supervisor)->engines()[1].restarts == 1 && all_ready(**supervisor); }));
+  const EngineStatus after = (*supervisor)->engines()[1];
+  EXPECT_NE(after.pid, before.pid);
+  EXPECT_EQ(after.last_error.rfind("hung and was killed: ", 0), 0U) << after.last_error;
+  EXPECT_FALSE(is_running(before.pid));
+  EXPECT_EQ((*supervisor)->engines()[0].restarts, 0);
+}
+
 TEST(Supervisor, ARestartThatFailsIsTriedAgain) {
   const TempDir dir;
   // Serves the first time and from the third on.

@@ -119,6 +119,32 @@ def test_an_engine_killed_under_load(role):
               f"back within {slowest:.1f} s")
 
 
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_an_engine_that_hangs_is_killed_and_comes_back(role):
+    """Stopped, it is silent: left out after 10 s, killed after the time-out. What it was doing goes on all the same."""
+    running, *later = [dict(prompt=prompt(600, seed), max_tokens=n, temperature=0, ignore_eos=True, return_token_ids=True)
+                       for seed, n in ((4, 200), (5, 30), (6, 30))]
+    find = lambda server: next(e for e in engine_list(server) if e["role"] == role)
+    with baton.Server("--engines", "1P1D", "--exact-prefix", "--hang-timeout", "4s", "--log-level", "warn") as server:
+        victim = find(server)
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            answers = [pool.submit(streamed, server, running)]
+            engines.wait_for(lambda: server.metric("vllm:generation_tokens_total") > 3, 60, "no tokens")
+            os.kill(victim["pid"], signal.SIGSTOP)
+            answers += [pool.submit(streamed, server, r) for r in later]
+            found = [a.result(180) for a in answers]
+        now = find(server)
+        assert now["state"] == "ready" and now["incarnation"] != victim["incarnation"] and now["restarts"] == 1
+        assert "hung and was killed: nothing was heard of it for 10 s" in now["last_error"]
+        assert not baton.alive(victim["pid"])
+        assert sum(e["restarts"] for e in engine_list(server)) == 1
+        engines.wait_for(lambda: nothing_left(server), 10, engine_list(server))
+        assert found == [streamed(server, r) for r in (running, *later)]
+        assert [len(ids) for ids, _ in found] == [200, 30, 30]
+        _, errors = server.stop()
+        assert f"({role}) hung and was killed: " in errors, errors
+
+
 def test_cancel_at_random_moments_frees_both_sides():
     """200 clients go away at a random moment of a disaggregated request."""
     rng = random.Random(6)

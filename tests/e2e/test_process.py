@@ -22,6 +22,7 @@ def run(*arguments, stdin=None):
     (["serve", "--engines", "1P"], 2, ["--engines", "1P"]),
     (["serve", "--engines", "1P1D", "--cpus", "0"], 2, ["--engines", "2 engines", "--oversubscribe"]),
     (["serve", "--lease", "never"], 2, ["--lease", "never"]),
+    (["serve", "--hang-timeout", "never"], 2, ["--hang-timeout", "never"]),
     (["serve", "--kv-memory", "lots"], 2, ["--kv-memory", "lots"]),
     (["serve", "--kv-memory", "900TiB"], 1, ["--kv-memory", "900TiB"]),
     (["serve", "--kv-memory", "1KiB"], 2, ["kv"]),
