@@ -218,6 +218,28 @@ TEST_F(HandoffFailures, WaitingForItsTurnKeepsALeaseToo) {
   EXPECT_EQ(pair.health(), "");
 }
 
+// Row 17: failures after hours idle. (Its connections are cluster_test.cc's.)
+TEST_F(HandoffFailures, Row17_AfterAHundredDaysIdle) {
+  constexpr int64_t kDayNs = int64_t{24} * 3600 * 1'000'000'000;
+  const auto before = pair_.hand_off(request_);
+  pair_.run();
+  EXPECT_EQ(pair_.decode.tokens(before.request), tokens_alone(request_));
+  ASSERT_TRUE(pair_.prepare(make_request(random_tokens(300, 2), 5))) << "nobody comes for it";
+  for (int day = 0; day < 100; ++day) {
+    pair_.prefill.clock.advance(kDayNs);
+    pair_.decode.clock.advance(kDayNs);
+    pair_.run();
+    EXPECT_FALSE(pair_.decode.core->next_poll_ns()) << "nothing to wake up for";
+  }
+  EXPECT_EQ(pair_.leftovers(), "");
+  const auto prepared = pair_.prepare(request_).value();
+  EXPECT_EQ(prepared.n_matched, 592) << "what was cached still is";
+  const RequestId again = pair_.start(request_, prepared);
+  pair_.run();
+  EXPECT_EQ(pair_.decode.tokens(again), tokens_alone(request_));
+  EXPECT_EQ(pair_.health(), "");
+}
+
 TEST_F(HandoffFailures, WhatNobodyWaitsForIsNotComputed) {
   const auto prepared = pair_.prepare(request_).value();
   const RequestId sent = pair_.send(request_, prepared);

@@ -240,6 +240,24 @@ TEST(RouterDeath, ThirtySecondsWithoutAPathEndTheRequest) {
   c.expect_idle();
 }
 
+// Row 17: failures after hours idle.
+TEST(RouterDeath, Row17_ADeathAndAHandoffAfterAHundredDaysIdle) {
+  Cluster c("PD");
+  for (int i = 0; i < 2; ++i) {
+    for (int day = 0; day < 100; ++day) c.advance_ms(24 * 3600 * 1000);
+    const RequestId id = c.add(200);
+    c.hand_over(1, 0);
+    c.tokens(1, 0, {1}, FinishReason::kStop);
+    EXPECT_EQ(c.outcome(id).choices[0].finish, FinishReason::kStop);
+    EXPECT_EQ(c.plan(id)["attempts"][0]["plan"], "disaggregated");
+    c.expect_idle();
+    c.down(0);
+    c.down(1);
+    c.restart(0);
+    c.restart(1);
+  }
+}
+
 TEST(RouterDeath, AnEngineThatIsNotReadyGetsNothingNew) {
   Cluster c("BB");
   EngineState state;

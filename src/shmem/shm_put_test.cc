@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <mutex>
 #include <new>
 #include <numeric>
@@ -169,6 +170,52 @@ TEST_F(ShmPut, a_put_under_way_keeps_a_closed_window_from_being_quiet) {
   EXPECT_EQ(at(63), 7);
   EXPECT_FALSE(put(window, 8));
   EXPECT_EQ(at(0), 7);
+}
+
+// Row 38: transfer collapses under concurrency. No put, signal or window waits for another put.
+TEST(ShmPutAtOnce, Row38_a_put_in_the_middle_holds_up_no_other) {
+  constexpr int kSlow = 99;
+  const std::string uid = new_uid();
+  auto options = member_of(uid, 2, 0);
+  std::promise<void> caught, go_on;
+  options.copy = [&](std::byte* to, std::span<const std::byte> from) {
+    if (from.front() == std::byte{kSlow}) {
+      caught.set_value();
+      go_on.get_future().wait();
+    }
+    std::memcpy(to, from.data(), from.size());
+  };
+  const auto heaps = join_all_or_die({options, member_of(uid, 2, 1)});
+  Heap& sender = *heaps[0];
+  Heap& owner = *heaps[1];
+  const auto put_into = [&](const Window& window, int value, size_t place) {
+    return put_bytes(sender, target_at(owner, 1, window), value, 64, place * 64);
+  };
+  const Window slow = owner.open_window().value();
+  std::thread slow_writer([&] { EXPECT_TRUE(put_into(slow, kSlow, 0)); });
+  caught.get_future().wait();
+  std::vector<std::thread> writers;
+  for (size_t place = 1; place <= 8; ++place) {
+    writers.emplace_back([&, place] {
+      for (int i = 0; i < 50; ++i) {
+        const Window window = owner.open_window().value();
+        EXPECT_TRUE(put_into(window, static_cast<int>(place), place));
+        EXPECT_TRUE(sender.signal(target_at(owner, 1, window)));
+        EXPECT_TRUE(owner.signalled(window));
+        owner.close_window(window);
+        EXPECT_TRUE(owner.quiet(window));
+        owner.free_window(window);
+      }
+    });
+  }
+  for (auto& writer : writers) writer.join();
+  for (size_t place = 1; place <= 8; ++place) {
+    EXPECT_EQ(static_cast<size_t>(owner.local({1})[place * 64 + 63]), place);
+  }
+  EXPECT_EQ(owner.progress(slow), 0U) << "the slow one is still under way";
+  go_on.set_value();
+  slow_writer.join();
+  EXPECT_EQ(owner.local({1})[0], std::byte{kSlow});
 }
 
 TEST_F(ShmPut, a_second_writer_is_refused_and_hides_nothing) {
