@@ -1,6 +1,8 @@
 """The verbs by hand, on lone engines: one-sided writes, leases, mismatches, members that are missing."""
+import json
 import random
 import signal
+import socket
 import time
 
 import pytest
@@ -120,11 +122,83 @@ def test_a_withheld_engine_is_named():
             assert engine.process.wait(10) == 1
 
 
-def test_engines_that_differ_are_refused_with_both_values():
+def refused(first, second, words):
+    """Both of these engines, [(model, environment, flags)], end at once and say all of `words`."""
     place = engines.world(2)
-    with engines.Engine("prefill", "--kv-dtype", "bf16", "--join-timeout", "20s", env=place(0)) as p, \
-         engines.Engine("decode", "--kv-dtype", "f32", "--join-timeout", "20s", env=place(1)) as d:
+    def start(role, pe, what):
+        model, env, flags = what
+        return engines.Engine(role, *flags, "--join-timeout", "20s", model=model, env={**place(pe), **env})
+    with start("prefill", 0, first) as p, start("decode", 1, second) as d:
         for engine in (p, d):
             said = engine.ready_pipe.readline()
-            assert "bf16" in said and "f32" in said, said
-            assert engine.process.wait(30) in (1, 2)  # their flags do not fit together
+            assert "error" in said and all(word in said for word in words), said
+            assert engine.process.wait(30) in (1, 2)  # they do not fit together
+
+
+def test_engines_that_differ_are_refused_with_both_values(tmp_path):
+    smollm2 = "smollm2-135m"
+    refused((smollm2, {}, ["--kv-dtype", "bf16"]), (smollm2, {}, ["--kv-dtype", "f32"]), ["dtype", "bf16", "f32"])
+    refused((smollm2, {}, []), ("gemma3-270m", {}, []), ["layers", "is 30 in", "but 18 in"])
+    refused((smollm2, {"BATON_KERNELS": "portable"}, []), (smollm2, {"BATON_KERNELS": "reference"}, ["--kv-dtype", "bf16"]),
+            ["model is", "portable kernels", "reference kernels"])
+    # Another fine-tune: the same shapes, other weights.
+    weights = bytearray((baton.CACHE / "models/SmolLM2-135M-Instruct.Q4_1.gguf").read_bytes())
+    weights[-1000] ^= 1
+    other = tmp_path / "other.gguf"
+    other.write_bytes(weights)
+    refused((smollm2, {}, []), (str(other), {}, []), ["model is", "but llama"])
+
+
+class StandInMember:
+    """The place of PE 1 of 2: hears the Hello of the engine that dials it, answers with one that differs in one field.
+    The format is in src/shmem/shm/wire.h."""
+
+    def __init__(self, uid):
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(f"\0baton/heap/{uid}/1")
+        self.listener.listen()
+        self.listener.settimeout(60)
+
+    def differ(self, field):
+        """Changes `field`; (the engine's own value, what the engine says to that)."""
+        self.connection = self.listener.accept()[0]
+        hello = self.connection.recv(1 << 16)
+        at = 16  # after magic, version, kind
+
+        def number(size):
+            nonlocal at
+            at += size
+            return int.from_bytes(hello[at - size:at], "little")
+
+        def text():
+            nonlocal at
+            n = number(4)
+            at += n
+            return hello[at - n:at].decode()
+        uid, npes, _, n_pes, incarnation, n_bytes, n_windows, _ = (
+            text(), number(4), number(4), number(4), number(8), number(8), number(4), text())
+        fields = {text(): text() for _ in range(number(4))}
+        info = text()
+        own = fields[field]
+        fields[field] = own + "9"
+        pack = lambda value, size: value.to_bytes(size, "little")
+        string = lambda value: pack(len(value.encode()), 4) + value.encode()
+        answer = (hello[:16] + string(uid) + pack(npes, 4) + pack(1, 4) + pack(n_pes, 4) + pack(incarnation, 8) + pack(n_bytes, 8) +
+                  pack(n_windows, 4) + string("stand-in") + pack(len(fields), 4) +
+                  b"".join(string(name) + string(value) for name, value in fields.items()) + string(info))
+        self.connection.send(answer)
+        return own, self.connection.recv(1 << 16)
+
+
+@pytest.mark.parametrize("field", ["block size", "dtype", "layers", "kv heads", "head_dim", "model"])
+def test_every_field_of_the_layout_counts(field):
+    """Row 23 of the failure list, on a real engine: what no flag can change is changed by a stand-in."""
+    place = engines.world(2)
+    member = StandInMember(json.loads(place(1)["BATON_SHMEM_INIT_CONFIG_JSON_STR"])["uid"])
+    with engines.Engine("prefill", "--name", "P", "--join-timeout", "20s", env=place(0)) as engine:
+        own, refusal = member.differ(field)
+        said = engine.ready_pipe.readline()
+        text = f"{field} is {own} in P at PE 0, but {own}9 in stand-in at PE 1"
+        assert text in json.loads(said)["error"], said
+        assert text.encode() in refusal, refusal
+        assert engine.process.wait(30) == 2
