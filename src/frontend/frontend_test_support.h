@@ -91,7 +91,7 @@ class FakeBackend final : public Backend {
 };
 
 /// Token ids 0…255 are bytes, then <s> (BOS), </s> (EOS), <x> (special), and "ab" as one token.
-class ByteCodec final : public TextCodec {
+class ByteCodec : public TextCodec {
  public:
   static constexpr TokenId kBos = 256;
   static constexpr TokenId kEos = 257;

@@ -8,7 +8,8 @@
 
 namespace baton::server {
 
-TestEngine::TestEngine(const TestEngineOptions& options) {
+TestEngine::TestEngine(const TestEngineOptions& options)
+    : model({.context_length = options.context_tokens}) {
   model.on_forward = [this](std::span<const model::SeqSlice>) { gate.pass(); };
   EngineServerOptions server_options;
   engine::EngineOptions& engine = server_options.engine;
@@ -22,6 +23,7 @@ TestEngine::TestEngine(const TestEngineOptions& options) {
   server_options.frontend.codec = std::make_shared<frontend::ByteCodec>();
   server_options.frontend.api_key = options.key;
   server_options.http.port = 0;
+  server_options.http.idle_timeout = options.idle_timeout;
   server_options.heartbeat = options.heartbeat;
   server_options.cpus = {options.pe};
   EngineServer::Deps deps{model, pool, metrics, nullptr};

@@ -56,6 +56,8 @@ struct TestEngineOptions {
   int64_t lease_ns = int64_t{600} * 1'000'000'000;
   std::chrono::milliseconds heartbeat{50};
   std::string key{};
+  int context_tokens = 4096;
+  std::chrono::milliseconds idle_timeout{75'000};  ///< of connections
 };
 
 /// A running engine process, but for the process.
@@ -74,7 +76,7 @@ class TestEngine {
   [[nodiscard]] bool wait_for(Condition condition);
 
   Gate gate;
-  testing::StandInModel model;
+  testing::StandInModel model;  ///< of the options' context
   ThreadPool pool{{.n_threads = 1, .cpus = {}}};
   MetricsRegistry metrics;
   std::unique_ptr<EngineServer> server;

@@ -3,8 +3,11 @@
 // what the lone engine says.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "frontend/frontend_test_support.h"
 #include "router/router_server.h"
@@ -77,10 +80,16 @@ json essence(const json& answer) {
   return out;
 }
 
+struct ClusterOptions {
+  server::TestEngineOptions engine{};  ///< all but role and place
+  std::shared_ptr<const frontend::TextCodec> codec = std::make_shared<frontend::ByteCodec>();
+};
+
 /// Engines by role ("PD") behind a router.
 class ClusterFixture {
  public:
-  explicit ClusterFixture(const std::string& roles, std::string key = {}) : key_(std::move(key)) {
+  explicit ClusterFixture(const std::string& roles, ClusterOptions cluster = {})
+      : engine_options_(std::move(cluster.engine)) {
     router::RouterServerOptions options;
     for (const char role : roles) {
       roles_.push_back(role == 'P' ? Role::kPrefill : role == 'D' ? Role::kDecode : Role::kBoth);
@@ -89,10 +98,11 @@ class ClusterFixture {
       options.engines.push_back({std::to_string(engines_.size() - 1), engines_.back()->origin()});
     }
     options.frontend.card.names = {"stand-in"};
-    options.frontend.codec = std::make_shared<frontend::ByteCodec>();
+    options.frontend.codec = std::move(cluster.codec);
     options.http.port = 0;
+    options.http.idle_timeout = engine_options_.idle_timeout;
     options.router.planner.remote_prefill_min_tokens = 32;
-    options.internal_key = key_;
+    options.internal_key = engine_options_.key;
     auto made = router::RouterServer::create(std::move(options), metrics);
     EXPECT_TRUE(made.has_value()) << made.error().message;
     router = std::move(*made);
@@ -102,8 +112,11 @@ class ClusterFixture {
 
   TestEngine& engine(size_t i) { return *engines_[i]; }
   void start(size_t i) {
-    engines_[i] = std::make_unique<TestEngine>(server::TestEngineOptions{
-        .role = roles_[i], .world = &world, .pe = static_cast<int>(i), .key = key_});
+    server::TestEngineOptions options = engine_options_;
+    options.role = roles_[i];
+    options.world = &world;
+    options.pe = static_cast<int>(i);
+    engines_[i] = std::make_unique<TestEngine>(options);
   }
   void kill(size_t i) { engines_[i].reset(); }
   void restart(size_t i) {
@@ -143,7 +156,7 @@ class ClusterFixture {
   std::unique_ptr<Client> client;
 
  private:
-  std::string key_;
+  server::TestEngineOptions engine_options_;
   std::vector<Role> roles_;
   std::vector<std::unique_ptr<TestEngine>> engines_;
 };
@@ -160,8 +173,8 @@ void hold(TestEngine& engine, int n) {
 }
 
 /// What an engine that serves alone says.
-json expected(const json& body) {
-  TestEngine alone;
+json expected(const json& body, const server::TestEngineOptions& options = {}) {
+  TestEngine alone(options);
   return essence(Client(alone.origin()).complete(body));
 }
 
@@ -206,6 +219,114 @@ TEST(Cluster, ManyAtOnce) {
     ASSERT_EQ(answer.status, 200) << answer.body;
     EXPECT_EQ(essence(json::parse(answer.body)), expected(bodies[i])) << i;
   }
+  cluster.expect_idle();
+}
+
+// Row 17: failures after hours idle. By then every connection but the attach streams is closed by
+// its other end, whose time-out is shorter here.
+TEST(Cluster, Row17_AfterIdleTimesBeyondTheConnections) {
+  ClusterFixture cluster("PD", {.engine = {.idle_timeout = std::chrono::milliseconds(300)}});
+  for (uint32_t i = 0; i < 3; ++i) {
+    const json body = body_of(100, 20 + i);
+    const json answer = cluster.client->complete(body);
+    EXPECT_EQ(essence(answer), expected(body));
+    const json plan = cluster.plan(answer);
+    EXPECT_EQ(plan["n_attempts"], 1);
+    EXPECT_EQ(plan["attempts"][0]["plan"], "disaggregated");
+    cluster.expect_idle();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+    EXPECT_TRUE(cluster.router->health().ready);
+  }
+  for (const json& engine : json::parse(cluster.client->get("/engines").body)) {
+    EXPECT_TRUE(engine["last_error"].is_null()) << engine["last_error"];
+    EXPECT_EQ(engine["restarts"], 0);
+  }
+}
+
+// Row 38: transfer collapses under concurrency. Each of many handoffs at once is planned once and
+// moves its blocks once.
+TEST(Cluster, Row38_ManyTransfersAtOnceMoveNoBlockTwice) {
+  constexpr int kRequests = 48;
+  ClusterFixture cluster("PPDD", {.engine = {.n_blocks = 2048}});
+  std::vector<std::unique_ptr<Client>> clients;
+  std::vector<std::future<net::HttpResponse>> answers;
+  const auto n_prompt = [](int i) { return 100 + i * 7; };
+  for (int i = 0; i < kRequests; ++i) {
+    clients.push_back(
+        std::make_unique<Client>(fmt::format("http://127.0.0.1:{}", cluster.router->port())));
+    answers.push_back(clients.back()->post(body_of(n_prompt(i), static_cast<uint32_t>(i))));
+  }
+  for (int i = 0; i < kRequests; ++i) {
+    const net::HttpResponse got = answers[static_cast<size_t>(i)].get();
+    ASSERT_EQ(got.status, 200) << got.body;
+    const json answer = json::parse(got.body);
+    EXPECT_EQ(essence(answer), expected(body_of(n_prompt(i), static_cast<uint32_t>(i)))) << i;
+    const json attempt = cluster.sent_attempt(answer);
+    EXPECT_EQ(attempt["measured"]["sender"]["bytes"],
+              (n_prompt(i) - 1) / 16 * static_cast<int>(kStandInBlockBytes));
+    EXPECT_EQ(cluster.plan(answer)["n_attempts"], 1);
+  }
+  cluster.expect_idle();
+}
+
+/// A token for each 8 bytes of text: the stand-in's contexts are short.
+class WordCodec final : public frontend::ByteCodec {
+ public:
+  Result<std::vector<TokenId>> encode(std::string_view text, bool) const override {
+    if (text.size() > 1000) ++n_big;
+    std::vector<TokenId> ids;
+    for (; !text.empty(); text.remove_prefix(std::min<size_t>(8, text.size()))) {
+      ids.push_back(static_cast<TokenId>(std::hash<std::string_view>()(text.substr(0, 8)) % 64));
+    }
+    return ids;
+  }
+  size_t max_piece_bytes() const override { return 8; }
+
+  mutable std::atomic<int> n_big{0};
+};
+
+// Row 39: 220 KB prompts plateau at 130 requests/s. Each is tokenised once and handed over once,
+// and small ones don't wait until they are through.
+TEST(Cluster, Row39_PromptsOf220Kb) {
+  constexpr uint32_t kBig = 6;
+  const auto codec = std::make_shared<WordCodec>();
+  const server::TestEngineOptions large{.n_blocks = 16'384, .context_tokens = 32'000};
+  ClusterFixture cluster("PD", {.engine = large, .codec = codec});
+  const auto big = [](uint32_t i) {
+    json body = body_of(1, i);
+    std::mt19937 random(i);
+    std::string text(220'000, ' ');
+    for (char& c : text) c = static_cast<char>('a' + random() % 26);
+    body["prompt"] = text;
+    return body;
+  };
+  cluster.engine(0).gate.set(false);
+  std::vector<std::unique_ptr<Client>> clients;
+  std::vector<std::future<net::HttpResponse>> answers;
+  for (uint32_t i = 0; i < kBig; ++i) {
+    clients.push_back(
+        std::make_unique<Client>(fmt::format("http://127.0.0.1:{}", cluster.router->port())));
+    answers.push_back(clients.back()->post(big(i)));
+  }
+  cluster.engine(0).gate.wait_for(1);
+  for (uint32_t i = 0; i < 10; ++i) {
+    const json small = body_of(20, 100 + i);
+    EXPECT_EQ(essence(cluster.client->complete(small)), expected(small));
+  }
+  cluster.engine(0).gate.set(true);
+  for (uint32_t i = 0; i < kBig; ++i) {
+    const net::HttpResponse got = answers[i].get();
+    ASSERT_EQ(got.status, 200) << got.body;
+    const json answer = json::parse(got.body);
+    json body = big(i);
+    body["prompt"] = *WordCodec().encode(body["prompt"].get<std::string>(), false);
+    EXPECT_EQ(essence(answer), expected(body, large)) << i;
+    const json attempt = cluster.sent_attempt(answer);
+    EXPECT_EQ(attempt["measured"]["sender"]["bytes"],
+              (220'000 / 8 - 1) / 16 * static_cast<int>(kStandInBlockBytes));
+    EXPECT_EQ(cluster.plan(answer)["n_attempts"], 1);
+  }
+  EXPECT_EQ(codec->n_big, kBig);
   cluster.expect_idle();
 }
 
@@ -332,7 +453,7 @@ TEST(Cluster, PlansAndEnginesAsRoutes) {
 }
 
 TEST(Cluster, TheInternalKeyIsNeeded) {
-  ClusterFixture cluster("PD", "secret");
+  ClusterFixture cluster("PD", {.engine = {.key = "secret"}});
   const json body = body_of(100, 10);
   EXPECT_EQ(essence(cluster.client->complete(body)), expected(body));
   // A router with another key never attaches, and says why.
