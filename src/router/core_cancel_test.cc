@@ -8,15 +8,6 @@
 namespace baton::router {
 namespace {
 
-using Tokens = std::vector<TokenId>;
-
-/// All that an engine was asked to end.
-std::vector<FakeLink::Cancel> whole(std::initializer_list<RequestId> ids) {
-  std::vector<FakeLink::Cancel> out;
-  for (const RequestId id : ids) out.emplace_back(id, std::nullopt);
-  return out;
-}
-
 // ---- Cancel in every state: exactly the right cancels and releases. ----
 
 TEST(RouterCancel, WhileQueued) {

@@ -23,6 +23,12 @@ auto& pick(Calls& calls, int i) {
 
 }  // namespace
 
+std::vector<FakeLink::Cancel> whole(std::initializer_list<RequestId> ids) {
+  std::vector<FakeLink::Cancel> out;
+  for (const RequestId id : ids) out.emplace_back(id, std::nullopt);
+  return out;
+}
+
 void ClientOutcome::take(RequestUpdate update) {
   if (update.prompt) {
     if (prompt) faults.emplace_back("a second PromptInfo");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -48,6 +49,11 @@ class FakeLink final : public EngineLink {
   std::vector<Cancel> cancels;
   std::vector<LeaseId> releases;
 };
+
+/// The cancels of all choices of these.
+[[nodiscard]] std::vector<FakeLink::Cancel> whole(std::initializer_list<RequestId> ids);
+
+using Tokens = std::vector<TokenId>;
 
 /// What one client got.
 struct ClientOutcome {
