@@ -7,6 +7,7 @@
 
 #include "api/error.h"
 #include "base/log.h"
+#include "net/drain.h"
 #include "router/http_link.h"
 
 namespace baton::router {
@@ -184,19 +185,12 @@ Status RouterServer::complete(frontend::ModelCard& card, std::chrono::millisecon
 }
 
 bool RouterServer::drain(std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  http_->stop_accepting();
-  const bool finished =
-      backend_->drain(std::chrono::duration_cast<std::chrono::nanoseconds>(timeout).count());
-  backend_->stop();
-  gatherer_.reset();
-  // What was ended has still to be written; a client that doesn't read can't hold us up.
-  const auto left = deadline - std::chrono::steady_clock::now();
-  const auto grace = std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left),
-                              std::chrono::milliseconds(1000));
-  const bool written = http_->wait_idle(grace);
-  http_->stop();
-  return finished && written;
+  return net::drain(*http_, timeout, [this](std::chrono::nanoseconds timeout_ns) {
+    const bool finished = backend_->drain(timeout_ns.count());
+    backend_->stop();
+    gatherer_.reset();
+    return finished;
+  });
 }
 
 }  // namespace baton::router

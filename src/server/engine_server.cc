@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "engine/handoff.h"
+#include "net/drain.h"
 
 namespace baton::server {
 
@@ -98,19 +98,12 @@ void EngineServer::start() {
 }
 
 bool EngineServer::drain(std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  http_->stop_accepting();
-  const bool finished =
-      engine_->drain(std::chrono::duration_cast<std::chrono::nanoseconds>(timeout).count());
-  engine_->stop();
-  microserving_->stop();
-  // What the engine ended has still to be written; a client that doesn't read can't hold us up.
-  const auto left = deadline - std::chrono::steady_clock::now();
-  const auto grace = std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left),
-                              std::chrono::milliseconds(1000));
-  const bool written = http_->wait_idle(grace);
-  http_->stop();
-  return finished && written;
+  return net::drain(*http_, timeout, [this](std::chrono::nanoseconds timeout_ns) {
+    const bool finished = engine_->drain(timeout_ns.count());
+    engine_->stop();
+    microserving_->stop();
+    return finished;
+  });
 }
 
 }  // namespace baton::server
