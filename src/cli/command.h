@@ -23,5 +23,6 @@ void add_pull(CLI::App& app, Run& chosen);
 void add_inspect(CLI::App& app, Run& chosen);
 void add_tokenize(CLI::App& app, Run& chosen);
 void add_render(CLI::App& app, Run& chosen);
+void add_bench(CLI::App& app, Run& chosen);
 
 }  // namespace baton::cli

@@ -7,9 +7,9 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <chrono>
-#include <fstream>
 
 #include "base/log.h"
+#include "cli/available_memory.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/flag_help.h"
@@ -80,18 +80,6 @@ void watch_lifeline(int fd) {
     for (ssize_t n = 1; n > 0 || (n < 0 && errno == EINTR);) n = ::read(fd, &byte, 1);
     ::_exit(1);
   }).detach();
-}
-
-/// Memory that the kernel could give us now (MemAvailable), or 0 if it doesn't say.
-uint64_t available_bytes() {
-  std::ifstream in("/proc/meminfo");
-  std::string key;
-  uint64_t kib = 0;
-  while (in >> key >> kib) {
-    if (key == "MemAvailable:") return kib << 10;
-    in.ignore(100, '\n');
-  }
-  return 0;
 }
 
 /// The weights of the role are loaded by now.

@@ -58,9 +58,9 @@ Result<TextModel> load_text(const format::GgufFile& file) {
   return out;
 }
 
-Result<linalg::KernelSet> chosen_kernels() {
-  const char* wanted = std::getenv("BATON_KERNELS");
-  return linalg::choose_kernels(wanted == nullptr ? "" : wanted, cpu_features());
+Result<linalg::KernelSet> chosen_kernels(const std::string& wanted) {
+  const char* set = wanted.empty() ? std::getenv("BATON_KERNELS") : wanted.c_str();
+  return linalg::choose_kernels(set == nullptr ? "" : set, cpu_features());
 }
 
 ComputeModel::ComputeModel(linalg::KernelSet kernels, const Options& options)
@@ -69,7 +69,7 @@ ComputeModel::ComputeModel(linalg::KernelSet kernels, const Options& options)
 
 Result<std::unique_ptr<ComputeModel>> ComputeModel::create(
     std::shared_ptr<const format::GgufFile> file, const Options& options) {
-  const auto kernels = chosen_kernels();
+  const auto kernels = chosen_kernels(options.kernels);
   if (!kernels) return tl::unexpected(kernels.error());
   auto checkpoint = model::read_checkpoint(std::move(file));
   if (!checkpoint) return tl::unexpected(checkpoint.error());

@@ -26,8 +26,9 @@ struct TextModel {
 [[nodiscard]] Result<std::shared_ptr<const format::GgufFile>> open_model(const std::string& path);
 [[nodiscard]] Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(
     const format::GgufFile& file);
-/// The kernel set that BATON_KERNELS asks for, else the best of this CPU.
-[[nodiscard]] Result<linalg::KernelSet> chosen_kernels();
+/// The kernel set that `wanted` or, if that is empty, BATON_KERNELS asks for, else the best of this
+/// CPU.
+[[nodiscard]] Result<linalg::KernelSet> chosen_kernels(const std::string& wanted = {});
 [[nodiscard]] Result<TextModel> load_text(const format::GgufFile& file);
 
 /// What computes: kernels, threads, scratch and the packed model. Not movable: its parts point at
@@ -38,13 +39,14 @@ class ComputeModel {
     std::vector<int> cpus;   ///< one thread for each; the first is the caller's (the engine thread)
     int context_length = 0;  ///< 0 = the model's own
     Role role = Role::kBoth;  ///< only its weights are packed
+    std::string kernels{};    ///< a set's name; empty = what BATON_KERNELS says
   };
-  /// The kernel set comes from BATON_KERNELS.
   [[nodiscard]] static Result<std::unique_ptr<ComputeModel>> create(
       std::shared_ptr<const format::GgufFile> file, const Options& options);
 
   [[nodiscard]] model::Transformer& transformer() { return *transformer_; }
   [[nodiscard]] ThreadPool& pool() { return pool_; }
+  [[nodiscard]] linalg::Context& context() { return context_; }
   [[nodiscard]] linalg::KernelSet kernels() const { return context_.kernels; }
   /// model::kv_identity of the checkpoint.
   [[nodiscard]] const std::string& kv_identity() const { return kv_identity_; }

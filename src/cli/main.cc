@@ -20,6 +20,7 @@ int run(int argc, char** argv) {
   baton::cli::add_inspect(app, chosen);
   baton::cli::add_tokenize(app, chosen);
   baton::cli::add_render(app, chosen);
+  baton::cli::add_bench(app, chosen);
   const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(named).empty()) {
     std::fprintf(stderr, "baton: unknown command '%s' (baton --help lists the commands)\n",
