@@ -13,8 +13,8 @@ die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 # What it takes to build and run; the tests want a little more.
 build_packages=(g++ cmake ninja-build ccache pkg-config git ca-certificates python3 python3-pip
   libdnnl-dev libboost1.81-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libcli11-dev
-  prometheus-cpp-dev libxxhash-dev libpcre2-dev libhwloc-dev libexpected-dev)
-test_packages=(libgtest-dev libbenchmark-dev zlib1g-dev python3-venv curl procps)
+  prometheus-cpp-dev libxxhash-dev libpcre2-dev libhwloc-dev libexpected-dev zlib1g-dev)
+test_packages=(libgtest-dev libbenchmark-dev python3-venv curl procps)
 
 # install PACKAGE…: installs what is missing, and says nothing when nothing is.
 install() {

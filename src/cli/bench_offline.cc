@@ -81,6 +81,7 @@ Result<int> run_offline_bench(const BenchTarget& target, const OfflineFlags& fla
   if (auto kernels = check_kernels(flags.kernels); !kernels) {
     return tl::unexpected(kernels.error());
   }
+  if (auto s = check_writable("--json", target.json); !s) return tl::unexpected(s.error());
   auto path = resolve_model(target.target);
   if (!path) return tl::unexpected(path.error());
   StopSignals signals;
