@@ -78,14 +78,17 @@ Result<int> inspect(const std::string& model) {
         fmt::format("{} tensors, {:.1f} M values, {:.1f} MiB", use.n_tensors,
                     static_cast<double>(use.n_values) / 1e6, mib(use.bytes)));
   }
-  const auto needs = model::memory_needs(*checkpoint);
-  const size_t head = needs.head_bytes;
-  row("weights, prefill", fmt::format("{:.1f} MiB (bf16, the head as in the file)",
-                                      mib(needs.prefill_weights_bytes + head)));
-  row("weights, decode",
-      fmt::format("{:.1f} MiB (the file's blocks)", mib(needs.decode_weights_bytes + head)));
-  row("weights, both", fmt::format("{:.1f} MiB", mib(needs.prefill_weights_bytes +
-                                                     needs.decode_weights_bytes + head)));
+  auto kernels = chosen_kernels();
+  if (!kernels) return tl::unexpected(kernels.error());
+  const auto needs = model::memory_needs(*checkpoint, *kernels);
+  const auto weights = [&](size_t layers) {
+    return fmt::format("{:.1f} MiB", mib(layers + needs.head_bytes));
+  };
+  const bool alike = needs.both_weights_bytes == needs.decode_weights_bytes;
+  row("weights, prefill", weights(needs.prefill_weights_bytes) +
+                              (alike ? " (as for decode)" : " (bf16, the head as in the file)"));
+  row("weights, decode", weights(needs.decode_weights_bytes) + " (the file's blocks)");
+  row("weights, both", weights(needs.both_weights_bytes));
   row("KV per token", fmt::format("{:.1f} KiB (bf16), {:.1f} KiB (f32)",
                                   static_cast<double>(needs.kv_bytes_per_token_bf16) / 1024,
                                   static_cast<double>(needs.kv_bytes_per_token_f32) / 1024));

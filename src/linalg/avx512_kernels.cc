@@ -1,114 +1,10 @@
 #include "linalg/avx512_kernels.h"
 
-#include <immintrin.h>
-
 #include "linalg/activations.h"
-#include "linalg/tiles.h"
+#include "linalg/avx512_tile.h"
 
 namespace baton::linalg {
 namespace {
-
-// ---- loads
-
-inline __m512i load512(const void* p) { return _mm512_loadu_si512(p); }
-
-inline __m512 load_half16(const uint8_t* p) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-}
-
-inline __m512 load_u8x16(const uint8_t* p) {
-  return _mm512_cvtepi32_ps(
-      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-}
-
-inline __m512 load_s8x16(const uint8_t* p) {
-  return _mm512_cvtepi32_ps(
-      _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-}
-
-// Four activation bytes to all lanes; the compiler makes it the memory operand of the product.
-inline __m512i broadcast4(const int8_t* p) {
-  int32_t four;
-  __builtin_memcpy(&four, p, sizeof four);
-  return _mm512_set1_epi32(four);
-}
-
-// ---- a tile in registers
-
-struct Tile {
-  __m512i codes[8];
-  __m512 scale;
-  __m512 second;  // the min's magnitude (added, or subtracted for kSuper); kSuper16: the scale of
-                  // inputs 16 … 31
-};
-
-// code | (plane >> shift & mask), for a shift to the right (positive) or left.
-template <int kShift>
-inline __m512i merge_bits(__m512i code, __m512i plane, __m512i mask) {
-  __m512i moved = plane;
-  if constexpr (kShift > 0) moved = _mm512_srli_epi16(plane, kShift);
-  if constexpr (kShift < 0) moved = _mm512_slli_epi16(plane, -kShift);
-  return _mm512_ternarylogic_epi32(code, moved, mask, 0xF8);  // a | (b & c)
-}
-
-template <int kBits>
-inline void load_codes(const uint8_t* p, __m512i* codes) {
-  if constexpr (kBits == 8) {
-    for (int j = 0; j < 8; ++j) codes[j] = load512(p + 64 * j);
-    return;
-  }
-  const __m512i nibble = _mm512_set1_epi8(15);
-  for (int j = 0; j < 4; ++j) {
-    const __m512i both = load512(p + 64 * j);
-    codes[j] = _mm512_and_si512(both, nibble);
-    codes[j + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
-  }
-  if constexpr (kBits == 5) {
-    const __m512i plane = load512(p + 256);
-    const __m512i mask = _mm512_set1_epi8(16);
-    codes[0] = merge_bits<-4>(codes[0], plane, mask);
-    codes[1] = merge_bits<-3>(codes[1], plane, mask);
-    codes[2] = merge_bits<-2>(codes[2], plane, mask);
-    codes[3] = merge_bits<-1>(codes[3], plane, mask);
-    codes[4] = merge_bits<0>(codes[4], plane, mask);
-    codes[5] = merge_bits<1>(codes[5], plane, mask);
-    codes[6] = merge_bits<2>(codes[6], plane, mask);
-    codes[7] = merge_bits<3>(codes[7], plane, mask);
-  }
-  if constexpr (kBits == 6) {
-    const __m512i mask = _mm512_set1_epi8(0x30);
-    for (int half = 0; half < 2; ++half) {
-      const __m512i plane = load512(p + 256 + 64 * half);
-      __m512i* c = codes + 4 * half;
-      c[0] = merge_bits<-4>(c[0], plane, mask);
-      c[1] = merge_bits<-2>(c[1], plane, mask);
-      c[2] = merge_bits<0>(c[2], plane, mask);
-      c[3] = merge_bits<2>(c[3], plane, mask);
-    }
-  }
-}
-
-template <ScaleKind kKind>
-inline void load_scales(const uint8_t* scales, int64_t b, Tile& tile) {
-  if constexpr (kKind == ScaleKind::kHalf) {
-    tile.scale = load_half16(scales + b * 32);
-  } else if constexpr (kKind == ScaleKind::kHalfMin) {
-    tile.scale = load_half16(scales + b * 64);
-    tile.second = load_half16(scales + b * 64 + 32);
-  } else {
-    const uint8_t* run = scales + b / kSuperTiles * scale_run_bytes(kKind);
-    const int64_t t = b % kSuperTiles;
-    if constexpr (kKind == ScaleKind::kSuper) {
-      const uint8_t* sub = run + 64 + 32 * t;
-      tile.scale = _mm512_mul_ps(load_half16(run), load_u8x16(sub));
-      tile.second = _mm512_mul_ps(load_half16(run + 32), load_u8x16(sub + 16));
-    } else {
-      const uint8_t* sub = run + 32 + 32 * t;
-      tile.scale = _mm512_mul_ps(load_half16(run), load_s8x16(sub));
-      tile.second = _mm512_mul_ps(load_half16(run), load_s8x16(sub + 16));
-    }
-  }
-}
 
 // ---- a tile times R rows
 
@@ -141,27 +37,22 @@ inline void dot_rows(const Tile& tile, const int8_t* planes, __m512i* sums) {
   }
 }
 
-inline __m512 add_scaled(__m512 acc, __m512i sum, int32_t offset, __m512 scale) {
-  const __m512i exact = _mm512_sub_epi32(sum, _mm512_set1_epi32(offset));
-  return _mm512_add_ps(acc, _mm512_mul_ps(_mm512_cvtepi32_ps(exact), scale));
-}
-
 // Adds the tile's part to the sums of R rows. The order of the float operations is the contract
 // with the portable kernel: for each group acc += sum * scale, then acc += min * sum of
 // activations.
 template <TensorType kType, int R>
 inline void tile_rows(const Tile& tile, const int8_t* planes, const void* offsets, float* acc) {
   constexpr TileFormat kFormat = tile_format(kType);
+  const auto* integers = static_cast<const int32_t*>(offsets);
   __m512i sums[R];
   if constexpr (kFormat.scales == ScaleKind::kSuper16) {
-    const auto* offset = static_cast<const int32_t*>(offsets);
     __m512i later[R];
     dot_rows<0, 4, R>(tile, planes, sums);
     dot_rows<4, 4, R>(tile, planes, later);
     for (int r = 0; r < R; ++r) {
       __m512 a = _mm512_load_ps(acc + 16 * r);
-      a = add_scaled(a, sums[r], offset[2 * r], tile.scale);
-      a = add_scaled(a, later[r], offset[2 * r + 1], tile.second);
+      a = add_scaled(a, less(sums[r], integers[2 * r]), tile.scale);
+      a = add_scaled(a, less(later[r], integers[2 * r + 1]), tile.second);
       _mm512_store_ps(acc + 16 * r, a);
     }
     return;
@@ -170,29 +61,13 @@ inline void tile_rows(const Tile& tile, const int8_t* planes, const void* offset
   for (int r = 0; r < R; ++r) {
     __m512 a = _mm512_load_ps(acc + 16 * r);
     if constexpr (has_min(kFormat)) {
-      const __m512 min =
-          _mm512_mul_ps(tile.second, _mm512_set1_ps(static_cast<const float*>(offsets)[r]));
-      a = _mm512_add_ps(a, _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), tile.scale));
-      a = kFormat.scales == ScaleKind::kSuper ? _mm512_sub_ps(a, min) : _mm512_add_ps(a, min);
+      a = add_scaled(a, sums[r], tile.scale);
+      a = add_min<kFormat.scales>(a, tile.second, static_cast<const float*>(offsets)[r]);
     } else {
-      a = add_scaled(a, sums[r], static_cast<const int32_t*>(offsets)[r], tile.scale);
+      a = add_scaled(a, less(sums[r], integers[r]), tile.scale);
     }
     _mm512_store_ps(acc + 16 * r, a);
   }
-}
-
-inline __mmask16 output_mask(int n_outputs) {
-  return static_cast<__mmask16>((1U << n_outputs) - 1U);
-}
-
-// How far ahead of the codes that are multiplied the next ones are asked for. The processor's own
-// prefetchers stop at each 4 KiB and see a new stream in every strip.
-constexpr int kPrefetchBytes = 2048;
-
-template <int kBytes>
-inline void prefetch(const uint8_t* p) {
-  for (int i = 0; i < kBytes; i += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
 }
 
 template <TensorType kType>
@@ -205,7 +80,7 @@ void quantized_strip(const StripCall& call) {
   for (int r = 0; r < n_rows; ++r) _mm512_store_ps(acc + 16 * r, _mm512_setzero_ps());
   const int64_t n_tiles = call.n_in / kTileInputs;
   const uint8_t* codes = call.strip + strip_scale_bytes(kFormat, n_tiles);
-  const int8_t* planes = call.panel->planes;
+  const int8_t* planes = call.panel->values;
   const auto* offsets = static_cast<const int32_t*>(call.offsets);
   for (int64_t b = 0; b < n_tiles; ++b) {
     prefetch<tile_code_bytes(kFormat)>(codes + kPrefetchBytes);
@@ -230,6 +105,24 @@ void quantized_strip(const StripCall& call) {
     const __m512 y =
         _mm512_mul_ps(_mm512_load_ps(acc + 16 * r), _mm512_set1_ps(call.panel->scales[r]));
     _mm512_mask_storeu_ps(call.y + r * call.y_stride, mask, y);
+  }
+}
+
+// Few rows strip by strip; many with four strips side by side, what is left with two or one.
+template <TensorType kType>
+void quantized_strips(const StripCall& call) {
+  const bool words = call.n_rows >= kMinWordRows;
+  const StripKernel kernel = words ? avx512_word_kernel(kType) : quantized_strip<kType>;
+  StripCall part = call;
+  for (int done = 0; done < call.n_strips; done += part.n_strips) {
+    const int left = call.n_strips - done;
+    const int outputs_left = call.n_outputs - done * kStripOutputs;
+    part.n_strips = !words || left == 1 ? 1 : left < 4 ? 2 : 4;
+    part.n_outputs = part.n_strips * kStripOutputs;
+    if (part.n_outputs > outputs_left) part.n_outputs = outputs_left;
+    part.strip = call.strip + done * call.strip_bytes;
+    part.y = call.y + done * kStripOutputs;
+    kernel(part);
   }
 }
 
@@ -280,10 +173,16 @@ inline void float_rows(const StripCall& call, int first) {
 }
 
 template <TensorType kType>
-void float_strip(const StripCall& call) {
-  int r = 0;
-  for (; r + 4 <= call.n_rows; r += 4) float_rows<kType, 4>(call, r);
-  for (; r < call.n_rows; ++r) float_rows<kType, 1>(call, r);
+void float_strips(const StripCall& call) {
+  StripCall part = call;
+  for (int left = call.n_outputs; left > 0; left -= kStripOutputs) {
+    part.n_outputs = left < kStripOutputs ? left : kStripOutputs;
+    int r = 0;
+    for (; r + 4 <= call.n_rows; r += 4) float_rows<kType, 4>(part, r);
+    for (; r < call.n_rows; ++r) float_rows<kType, 1>(part, r);
+    part.strip += call.strip_bytes;
+    part.y += kStripOutputs;
+  }
 }
 
 // ---- activations
@@ -294,6 +193,15 @@ inline void store_planes(__m512i q, int8_t* planes) {
   const __m512i low = _mm512_sub_epi32(q, _mm512_slli_epi32(high, 7));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(planes), _mm512_cvtepi32_epi8(high));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(planes + 32), _mm512_cvtepi32_epi8(low));
+}
+
+// 16 integers as words, of each four the order 0 2 1 3: the even bytes of a register of codes meet
+// words 0 and 2, the odd ones 1 and 3.
+inline void store_words(__m512i q, int8_t* words) {
+  constexpr int kOrder = _MM_SHUFFLE(3, 1, 2, 0);
+  const __m256i w = _mm512_cvtepi32_epi16(q);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(words),
+                      _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(w, kOrder), kOrder));
 }
 
 }  // namespace
@@ -314,16 +222,21 @@ void avx512_quantize_row(const float* x, int64_t n, const ActivationPanel& panel
                               : max / static_cast<float>(kActivationMax);
   const __m512 inverse = _mm512_set1_ps(zero ? 0.0F : static_cast<float>(kActivationMax) / max);
   const __mmask16 take = zero ? 0 : 0xFFFF;
-  int8_t* planes = panel.planes + 64 * row;
+  const bool words = panel.n_rows >= kMinWordRows;
+  int8_t* values = panel.values + 64 * row;
   int32_t* sums = panel.sums + 2 * row;
   for (int64_t i = 0; i < n; i += kActivationBlock) {
     for (int half = 0; half < 2; ++half) {
       const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(take, x + i + 16 * half), inverse);
       const __m512i q = _mm512_cvtps_epi32(scaled);
-      store_planes(q, planes + 16 * half);
+      if (words) {
+        store_words(q, values + 32 * half);
+      } else {
+        store_planes(q, values + 16 * half);
+      }
       sums[half] = _mm512_reduce_add_epi32(q);
     }
-    planes += 64 * panel.n_rows;
+    values += 64 * panel.n_rows;
     sums += 2 * panel.n_rows;
   }
 }
@@ -331,27 +244,27 @@ void avx512_quantize_row(const float* x, int64_t n, const ActivationPanel& panel
 StripKernel avx512_strip_kernel(TensorType type) {
   switch (type) {
     case TensorType::kF32:
-      return float_strip<TensorType::kF32>;
+      return float_strips<TensorType::kF32>;
     case TensorType::kF16:
-      return float_strip<TensorType::kF16>;
+      return float_strips<TensorType::kF16>;
     case TensorType::kBF16:
-      return float_strip<TensorType::kBF16>;
+      return float_strips<TensorType::kBF16>;
     case TensorType::kQ4_0:
-      return quantized_strip<TensorType::kQ4_0>;
+      return quantized_strips<TensorType::kQ4_0>;
     case TensorType::kQ4_1:
-      return quantized_strip<TensorType::kQ4_1>;
+      return quantized_strips<TensorType::kQ4_1>;
     case TensorType::kQ5_0:
-      return quantized_strip<TensorType::kQ5_0>;
+      return quantized_strips<TensorType::kQ5_0>;
     case TensorType::kQ5_1:
-      return quantized_strip<TensorType::kQ5_1>;
+      return quantized_strips<TensorType::kQ5_1>;
     case TensorType::kQ8_0:
-      return quantized_strip<TensorType::kQ8_0>;
+      return quantized_strips<TensorType::kQ8_0>;
     case TensorType::kQ4_K:
-      return quantized_strip<TensorType::kQ4_K>;
+      return quantized_strips<TensorType::kQ4_K>;
     case TensorType::kQ5_K:
-      return quantized_strip<TensorType::kQ5_K>;
+      return quantized_strips<TensorType::kQ5_K>;
     case TensorType::kQ6_K:
-      return quantized_strip<TensorType::kQ6_K>;
+      return quantized_strips<TensorType::kQ6_K>;
   }
   return nullptr;
 }

@@ -66,7 +66,8 @@ class Avx512Linear final : public Linear {
   void add_segment(const MatrixView& matrix);
   void quantize(Context& context, Call& call) const;
   void quantize_one(const Call& call, int64_t row) const;
-  void apply_strip(const Call& call, const Segment& segment, int64_t strip) const;
+  void apply_strips(const Call& call, int64_t first_row, const Segment& segment, int64_t first,
+                    int64_t n) const;
   template <typename Fn>
   void for_strips(int thread, int n_threads, Fn&& fn) const;
 
@@ -111,16 +112,19 @@ Result<std::unique_ptr<Linear>> Avx512Linear::create(Context& context,
   // Each thread packs the strips that it will read, so that their pages lie near it.
   context.pool.run([&](int thread) {
     linear->for_strips(
-        thread, context.pool.n_threads(), [&](const Segment& segment, int64_t strip) {
+        thread, context.pool.n_threads(), [&](const Segment& segment, int64_t first, int64_t n) {
           const auto index = static_cast<size_t>(&segment - linear->segments_.data());
-          pack_strip(stacked[index], strip * kStripOutputs,
-                     bytes + segment.begin_bytes + strip * segment.strip_bytes);
+          for (int64_t strip = first; strip < first + n; ++strip) {
+            pack_strip(stacked[index], strip * kStripOutputs,
+                       bytes + segment.begin_bytes + strip * segment.strip_bytes);
+          }
         });
   });
   return linear;
 }
 
 // Splits the bytes of all strips evenly: a strip belongs to the thread in whose part it begins.
+// fn(segment, first strip, number of strips).
 template <typename Fn>
 void Avx512Linear::for_strips(int thread, int n_threads, Fn&& fn) const {
   const int64_t low = n_bytes_ * thread / n_threads;
@@ -131,8 +135,9 @@ void Avx512Linear::for_strips(int thread, int n_threads, Fn&& fn) const {
           (byte - segment.begin_bytes + segment.strip_bytes - 1) / segment.strip_bytes;
       return std::clamp<int64_t>(strip, 0, segment.n_strips);
     };
+    const int64_t begin = strip_at(low);
     const int64_t end = strip_at(high);
-    for (int64_t strip = strip_at(low); strip < end; ++strip) fn(segment, strip);
+    if (begin < end) fn(segment, begin, end - begin);
   }
 }
 
@@ -171,7 +176,7 @@ void Avx512Linear::quantize(Context& context, Call& call) const {
     const auto n =
         static_cast<size_t>(std::min<int64_t>(kMaxPanelRows, call.n_rows - p * kMaxPanelRows));
     Panel& panel = call.panels[p];
-    panel.activations.planes = context.workspace.take<int8_t>(n_blocks * n * 64);
+    panel.activations.values = context.workspace.take<int8_t>(n_blocks * n * 64);
     panel.activations.sums = context.workspace.take<int32_t>(n_blocks * n * 2);
     panel.activations.scales = context.workspace.take<float>(n);
     panel.activations.n_rows = static_cast<int>(n);
@@ -189,34 +194,41 @@ void Avx512Linear::quantize(Context& context, Call& call) const {
   }
 }
 
-void Avx512Linear::apply_strip(const Call& call, const Segment& segment, int64_t strip) const {
-  StripCall strip_call{};
-  strip_call.strip = weights_.as<uint8_t>() + segment.begin_bytes + strip * segment.strip_bytes;
-  strip_call.n_in = n_in_;
-  strip_call.y_stride = n_out_;
-  strip_call.n_outputs =
-      static_cast<int>(std::min<int64_t>(kStripOutputs, segment.n_out - strip * kStripOutputs));
-  const int64_t out = segment.first_out + strip * kStripOutputs;
-  for (int64_t first = 0; first < call.n_rows; first += kMaxPanelRows) {
-    strip_call.n_rows = static_cast<int>(std::min<int64_t>(kMaxPanelRows, call.n_rows - first));
-    strip_call.x = call.x + first * n_in_;
-    strip_call.y = call.y + first * n_out_ + out;
-    if (call.panels != nullptr) {
-      const Panel& panel = call.panels[first / kMaxPanelRows];
-      strip_call.panel = &panel.activations;
-      strip_call.offsets = panel.offsets[segment.offsets];
-    }
-    segment.kernel(strip_call);
+/// Rows [first_row, first_row + kMaxPanelRows) of the call times `n` strips.
+void Avx512Linear::apply_strips(const Call& call, int64_t first_row, const Segment& segment,
+                                int64_t first, int64_t n) const {
+  StripCall strips{};
+  strips.strip = weights_.as<uint8_t>() + segment.begin_bytes + first * segment.strip_bytes;
+  strips.strip_bytes = segment.strip_bytes;
+  strips.n_strips = static_cast<int>(n);
+  strips.n_in = n_in_;
+  strips.n_rows = static_cast<int>(std::min<int64_t>(kMaxPanelRows, call.n_rows - first_row));
+  strips.x = call.x + first_row * n_in_;
+  strips.y = call.y + first_row * n_out_ + segment.first_out + first * kStripOutputs;
+  strips.y_stride = n_out_;
+  strips.n_outputs =
+      static_cast<int>(std::min(n * kStripOutputs, segment.n_out - first * kStripOutputs));
+  if (call.panels != nullptr) {
+    const Panel& panel = call.panels[first_row / kMaxPanelRows];
+    strips.panel = &panel.activations;
+    strips.offsets = panel.offsets[segment.offsets];
   }
+  segment.kernel(strips);
 }
 
 void Avx512Linear::apply(Context& context, const float* x, int64_t n_rows, float* y) const {
   const Workspace::Mark mark = context.workspace.mark();
   Call call{x, y, n_rows, nullptr};
   if (!offset_kinds_.empty()) quantize(context, call);
+  // Panel after panel: one stays in the second-level cache while the weights, a fraction of its
+  // bytes for each product, stream past it.
   context.pool.run([&](int thread) {
-    for_strips(thread, context.pool.n_threads(),
-               [&](const Segment& segment, int64_t strip) { apply_strip(call, segment, strip); });
+    for (int64_t row = 0; row < n_rows; row += kMaxPanelRows) {
+      for_strips(thread, context.pool.n_threads(),
+                 [&](const Segment& segment, int64_t first, int64_t n) {
+                   apply_strips(call, row, segment, first, n);
+                 });
+    }
   });
   context.workspace.rewind(mark);
 }

@@ -12,8 +12,8 @@
 
 namespace baton::linalg {
 
-/// kReference: plain float32, the yardstick. kPortable: C++ that any CPU runs. kAvx512: AVX-512 with
-/// VNNI. kAmx: kAvx512, and oneDNN may use the matrix units. oneDNN is capped accordingly.
+/// kReference: plain float32, the yardstick. kPortable: C++ that any CPU runs. kAvx512: AVX-512
+/// with VNNI. kAmx: kAvx512, and oneDNN may use the matrix units. oneDNN is capped accordingly.
 enum class KernelSet { kReference, kPortable, kAvx512, kAmx };
 
 /// The two arithmetics of architecture.md's "Same bits". Which one computes a position depends only

@@ -1,5 +1,7 @@
 #include "linalg/linear.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "linalg/panel_linear.h"
 #include "linalg/portable_linear.h"
@@ -52,11 +54,19 @@ Result<std::unique_ptr<Linear>> make_decode_linear(Context& context,
 
 }  // namespace
 
+bool classes_agree(KernelSet kernels, std::span<const MatrixView> stacked) {
+  if (kernels == KernelSet::kReference) return true;
+  return kernels == KernelSet::kAvx512 &&
+         std::none_of(stacked.begin(), stacked.end(),
+                      [](const MatrixView& matrix) { return info(matrix.type).block_values == 1; });
+}
+
 Result<std::unique_ptr<Linear>> make_linear(Context& context, KernelClass kernel_class,
                                             std::span<const MatrixView> stacked) {
   if (auto ok = check(stacked); !ok) return tl::unexpected(ok.error());
-  if (kernel_class == KernelClass::kDecode) return make_decode_linear(context, stacked);
-  if (context.kernels == KernelSet::kReference) return make_reference_linear(context, stacked);
+  if (kernel_class == KernelClass::kDecode || classes_agree(context.kernels, stacked)) {
+    return make_decode_linear(context, stacked);
+  }
   return make_panel_linear(context, stacked);
 }
 

@@ -1,7 +1,8 @@
 // y = x Wᵀ for weights of any file type, behind one narrow interface with one implementation for
 // each kernel set and class.
 //
-// kPrefill: bf16 weights packed for oneDNN, zero-padded panels of a fixed number of rows.
+// kPrefill: bf16 weights packed for oneDNN, zero-padded panels of a fixed number of rows; but
+//           kAvx512, without matrix units, multiplies quantised weights faster as kDecode does.
 // kDecode:  the file's quantised blocks (repacked, never widened) times activations of 15 bits
 //           (activations.h), exact integer sums; kPortable, kAvx512 and kAmx have the same bits.
 // kReference (either class): float32 weights, float32 sums.
@@ -47,6 +48,9 @@ class Linear {
 [[nodiscard]] Result<std::unique_ptr<Linear>> make_linear(Context& context,
                                                           KernelClass kernel_class,
                                                           std::span<const MatrixView> stacked);
+
+/// Whether make_linear makes the same of `stacked` for both classes: one may serve for the other.
+[[nodiscard]] bool classes_agree(KernelSet kernels, std::span<const MatrixView> stacked);
 
 /// Values of `n` (a multiple of the type's block) elements as float32; exact for every type.
 void dequantize(TensorType type, const std::byte* data, int64_t n, float* out);

@@ -135,7 +135,7 @@ void read_bandwidth(benchmark::State& state, int n_threads) {
   }
   for (const Shape& shape : kShapes) {
     for (const int n : threads) {
-      for (const int n_rows : {1, 4, 16, 64}) {
+      for (const int n_rows : {1, 4, 8, 16, 32, 64, 512}) {
         const std::string name =
             std::string("DecodeLinear/") + shape.of + "/" + std::string(info(shape.type).name) +
             "/" + std::to_string(shape.n_in) + "x" + std::to_string(shape.n_out) +

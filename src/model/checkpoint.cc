@@ -154,24 +154,30 @@ Result<Checkpoint> read_checkpoint(std::shared_ptr<const format::GgufFile> file)
   return out;
 }
 
-MemoryNeeds memory_needs(const Checkpoint& checkpoint) {
+MemoryNeeds memory_needs(const Checkpoint& checkpoint, linalg::KernelSet kernels) {
   const ModelSpec& spec = checkpoint.spec;
   MemoryNeeds needs;
   int64_t n_values = 0;
   const auto file_bytes = [](const MatrixView& matrix) {
     return row_bytes(matrix.type, matrix.n_in) * static_cast<size_t>(matrix.n_out);
   };
-  const auto count = [&](const MatrixView& matrix) {
-    n_values += matrix.n_out * matrix.n_in;
-    needs.decode_weights_bytes += file_bytes(matrix);
+  const auto count = [&](std::span<const MatrixView> stacked) {
+    const bool shared = linalg::classes_agree(kernels, stacked);
+    for (const MatrixView& matrix : stacked) {
+      const size_t bf16 = static_cast<size_t>(matrix.n_out * matrix.n_in) * 2;
+      const size_t blocks = file_bytes(matrix);
+      n_values += matrix.n_out * matrix.n_in;
+      needs.decode_weights_bytes += blocks;
+      needs.prefill_weights_bytes += shared ? blocks : bf16;
+      needs.both_weights_bytes += shared ? blocks : blocks + bf16;
+    }
   };
   for (const LayerTensors& layer : checkpoint.layers) {
-    for (const MatrixView& matrix : layer.qkv) count(matrix);
-    count(layer.output);
-    for (const MatrixView& matrix : layer.gate_up) count(matrix);
-    count(layer.down);
+    count(layer.qkv);
+    count({&layer.output, 1});
+    count(layer.gate_up);
+    count({&layer.down, 1});
   }
-  needs.prefill_weights_bytes = static_cast<size_t>(n_values) * 2;
   needs.head_bytes = file_bytes(checkpoint.head);
   n_values += checkpoint.head.n_out * checkpoint.head.n_in;
   needs.reference_weights_bytes = static_cast<size_t>(n_values) * 4;

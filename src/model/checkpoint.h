@@ -52,15 +52,16 @@ struct Checkpoint {
 /// What a model needs in memory, computed without packing anything.
 struct MemoryNeeds {
   size_t file_bytes = 0;             ///< all tensors as they lie in the file
-  size_t prefill_weights_bytes = 0;  ///< bf16; without the head
+  size_t prefill_weights_bytes = 0;  ///< bf16, or as for decode; without the head
   size_t decode_weights_bytes = 0;   ///< the file's own blocks; without the head
+  size_t both_weights_bytes = 0;     ///< what both classes share counts once; without the head
   size_t head_bytes = 0;             ///< the file's own blocks; both classes share it
   size_t reference_weights_bytes =
       0;  ///< float32 (BATON_KERNELS=reference; one copy for both classes)
   size_t kv_bytes_per_token_bf16 = 0;
   size_t kv_bytes_per_token_f32 = 0;
 };
-[[nodiscard]] MemoryNeeds memory_needs(const Checkpoint& checkpoint);
+[[nodiscard]] MemoryNeeds memory_needs(const Checkpoint& checkpoint, linalg::KernelSet kernels);
 
 /// Tensors, values and bytes by type name, for `baton inspect`.
 struct TypeUse {

@@ -247,12 +247,13 @@ TEST(Checkpoint, ChecksMetadata) {
 TEST(Checkpoint, MemoryNeedsAndTypes) {
   const auto checkpoint = read(small_model("llama", 2).bytes());
   ASSERT_TRUE(checkpoint);
-  const MemoryNeeds needs = memory_needs(*checkpoint);
+  const MemoryNeeds needs = memory_needs(*checkpoint, linalg::KernelSet::kAvx512);
   const size_t n_values = 2 * (32 * 8 + 8 * 16 + 20 * 8 + 8 * 10);
   EXPECT_EQ(needs.head_bytes, 12U * 8 * 4);
   EXPECT_EQ(needs.reference_weights_bytes, (n_values + 12 * 8) * 4);
   EXPECT_EQ(needs.prefill_weights_bytes, n_values * 2);
   EXPECT_EQ(needs.decode_weights_bytes, n_values * 4);
+  EXPECT_EQ(needs.both_weights_bytes, n_values * 6);  // the file's type is a float one
   EXPECT_EQ(needs.kv_bytes_per_token_bf16, 2U * 2 * 1 * 8 * 2);
   EXPECT_EQ(needs.kv_bytes_per_token_f32, 2U * 2 * 1 * 8 * 4);
   const auto types = tensor_types(*checkpoint->file);

@@ -1,6 +1,7 @@
 #include "model/transformer.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -35,17 +36,15 @@ Result<std::unique_ptr<Transformer>> Transformer::create(linalg::Context& contex
   const int context_length = options.context_length > 0 ? options.context_length : most;
   std::unique_ptr<Transformer> model(
       new Transformer(context, std::move(checkpoint), context_length));
-  // The reference kernels make no difference between the classes: one copy.
-  const bool shared = context.kernels == linalg::KernelSet::kReference;
-  if (options.with_prefill_weights && !shared) {
-    auto packed = model->pack(KernelClass::kPrefill);
-    if (!packed) return tl::unexpected(packed.error());
-    model->prefill_ = std::move(*packed);
-  }
-  if (options.with_decode_weights || shared) {
-    auto packed = model->pack(KernelClass::kDecode);
+  if (options.with_decode_weights) {
+    auto packed = model->pack(KernelClass::kDecode, nullptr);
     if (!packed) return tl::unexpected(packed.error());
     model->decode_ = std::move(*packed);
+  }
+  if (options.with_prefill_weights) {
+    auto packed = model->pack(KernelClass::kPrefill, model->decode_.get());
+    if (!packed) return tl::unexpected(packed.error());
+    model->prefill_ = std::move(*packed);
   }
   auto head = model->pack_one(KernelClass::kDecode, {&model->checkpoint_.head, 1});
   if (!head) return tl::unexpected(head.error());
@@ -62,31 +61,36 @@ Result<std::unique_ptr<Linear>> Transformer::pack_one(KernelClass kernel_class,
   return fail(made.error().code, "{}: {}", checkpoint_.file->path(), made.error().message);
 }
 
-Result<std::unique_ptr<Transformer::Weights>> Transformer::pack(KernelClass kernel_class) const {
+Result<std::unique_ptr<Transformer::Weights>> Transformer::pack(KernelClass kernel_class,
+                                                                const Weights* other) const {
   auto out = std::make_unique<Weights>();
   Status status;
-  const auto add = [&](std::span<const MatrixView> stacked, std::unique_ptr<Linear>& linear) {
+  const auto add = [&](std::span<const MatrixView> stacked,
+                       std::shared_ptr<const Linear> LayerWeights::*linear) {
     if (!status) return;
+    if (other != nullptr && linalg::classes_agree(context_.kernels, stacked)) {
+      out->back().*linear = (*other)[out->size() - 1].*linear;
+      return;
+    }
     auto made = pack_one(kernel_class, stacked);
     if (made) {
-      linear = std::move(*made);
+      out->back().*linear = std::move(*made);
     } else {
       status = tl::unexpected(made.error());
     }
   };
   for (const LayerTensors& layer : checkpoint_.layers) {
-    LayerWeights& weights = out->emplace_back();
-    add(layer.qkv, weights.qkv);
-    add({&layer.output, 1}, weights.output);
-    add(layer.gate_up, weights.gate_up);
-    add({&layer.down, 1}, weights.down);
+    out->emplace_back();
+    add(layer.qkv, &LayerWeights::qkv);
+    add({&layer.output, 1}, &LayerWeights::output);
+    add(layer.gate_up, &LayerWeights::gate_up);
+    add({&layer.down, 1}, &LayerWeights::down);
   }
   if (!status) return tl::unexpected(status.error());
   return out;
 }
 
 const Transformer::Weights& Transformer::weights(KernelClass kernel_class) const {
-  if (context_.kernels == linalg::KernelSet::kReference) return *decode_;
   const Weights* weights = (kernel_class == KernelClass::kPrefill ? prefill_ : decode_).get();
   BATON_CHECK(weights != nullptr, "no weights of this slice's class were packed");
   return *weights;
@@ -333,8 +337,15 @@ std::vector<GemmInfo> Transformer::gemms() const {
 }
 
 size_t Transformer::weights_bytes() const {
+  std::set<const Linear*> all = {head_.get()};
+  for (const Weights* packed : {prefill_.get(), decode_.get()}) {
+    if (packed == nullptr) continue;
+    for (const LayerWeights& layer : *packed) {
+      all.insert({layer.qkv.get(), layer.output.get(), layer.gate_up.get(), layer.down.get()});
+    }
+  }
   size_t bytes = 0;
-  for (const GemmInfo& gemm : gemms()) bytes += gemm.bytes;
+  for (const Linear* linear : all) bytes += linear->bytes();
   return bytes;
 }
 

@@ -13,7 +13,7 @@ namespace baton::model {
 
 struct TransformerOptions {
   /// Which phases' weights to pack. A slice of a class without weights must not be passed to
-  /// forward(). With the reference kernels there is one copy, and both classes are always there.
+  /// forward(). A layer that is alike in both classes (linalg::classes_agree) is packed once.
   bool with_prefill_weights = true;
   bool with_decode_weights = true;
   int context_length = 0;  ///< tokens; 0 = the model's own; more than that is refused
@@ -59,10 +59,10 @@ class Transformer final : public TokenModel {
 
  private:
   struct LayerWeights {
-    std::unique_ptr<linalg::Linear> qkv;      ///< hidden → qkv_width
-    std::unique_ptr<linalg::Linear> output;   ///< q_width → hidden
-    std::unique_ptr<linalg::Linear> gate_up;  ///< hidden → 2 * ffn
-    std::unique_ptr<linalg::Linear> down;     ///< ffn → hidden
+    std::shared_ptr<const linalg::Linear> qkv;      ///< hidden → qkv_width
+    std::shared_ptr<const linalg::Linear> output;   ///< q_width → hidden
+    std::shared_ptr<const linalg::Linear> gate_up;  ///< hidden → 2 * ffn
+    std::shared_ptr<const linalg::Linear> down;     ///< ffn → hidden
   };
   /// The layers' matrices in the layout of one class.
   using Weights = std::vector<LayerWeights>;
@@ -94,7 +94,9 @@ class Transformer final : public TokenModel {
   Transformer(linalg::Context& context, Checkpoint checkpoint, int context_length);
   Result<std::unique_ptr<linalg::Linear>> pack_one(
       linalg::KernelClass kernel_class, std::span<const linalg::MatrixView> stacked) const;
-  Result<std::unique_ptr<Weights>> pack(linalg::KernelClass kernel_class) const;
+  /// Layers that are alike in both classes are taken from `other` (null: there is none).
+  Result<std::unique_ptr<Weights>> pack(linalg::KernelClass kernel_class,
+                                        const Weights* other) const;
   [[nodiscard]] const Weights& weights(linalg::KernelClass kernel_class) const;
 
   void gather(std::span<const SeqSlice> slices, linalg::KernelClass kernel_class);
