@@ -5,7 +5,7 @@
 
 namespace baton::bench {
 
-WeightBytes weight_bytes(std::span<const model::GemmInfo> gemms, linalg::KernelSet kernels) {
+WeightBytes weight_bytes(std::span<const model::GemmInfo> gemms) {
   WeightBytes out;
   for (const model::GemmInfo& gemm : gemms) {
     const auto bytes = static_cast<double>(gemm.bytes);
@@ -14,10 +14,6 @@ WeightBytes weight_bytes(std::span<const model::GemmInfo> gemms, linalg::KernelS
     } else if (gemm.kernel_class == linalg::KernelClass::kDecode) {
       out.decode_layers += bytes;
     } else {
-      (gemm.name == "qkv" ? out.prefill_qkv : out.prefill_rest) += bytes;
-    }
-    // The reference kernels have one copy, which both classes read.
-    if (kernels == linalg::KernelSet::kReference && gemm.name != "head") {
       (gemm.name == "qkv" ? out.prefill_qkv : out.prefill_rest) += bytes;
     }
   }

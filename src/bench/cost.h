@@ -23,15 +23,14 @@ struct Cost {
   [[nodiscard]] Cost operator/(double n) const { return {flops / n, bytes / n}; }
 };
 
-/// Bytes of packed weights by what reads them.
+/// Bytes of packed weights by what reads them; what both classes share stands in both.
 struct WeightBytes {
   double prefill_qkv = 0;  ///< all layers
   double prefill_rest = 0;
   double decode_layers = 0;
   double head = 0;
 };
-[[nodiscard]] WeightBytes weight_bytes(std::span<const model::GemmInfo> gemms,
-                                       linalg::KernelSet kernels);
+[[nodiscard]] WeightBytes weight_bytes(std::span<const model::GemmInfo> gemms);
 
 /// A model as far as costs go. Immutable.
 class CostModel {

@@ -72,15 +72,11 @@ TEST(Cost, WeightsByWhatReadsThem) {
                                    {"qkv", KernelClass::kDecode, "", 2, 4},
                                    {"down", KernelClass::kDecode, "", 2, 8},
                                    {"head", KernelClass::kDecode, "", 1, 16}};
-  const WeightBytes both = weight_bytes(gemms, linalg::KernelSet::kPortable);
-  EXPECT_EQ(both.prefill_qkv, 1);
-  EXPECT_EQ(both.prefill_rest, 2);
-  EXPECT_EQ(both.decode_layers, 12);
-  EXPECT_EQ(both.head, 16);
-  const WeightBytes one = weight_bytes(std::span(gemms).subspan(2), linalg::KernelSet::kReference);
-  EXPECT_EQ(one.prefill_qkv, 4);
-  EXPECT_EQ(one.prefill_rest, 8);
-  EXPECT_EQ(one.decode_layers, 12);
+  const WeightBytes bytes = weight_bytes(gemms);
+  EXPECT_EQ(bytes.prefill_qkv, 1);
+  EXPECT_EQ(bytes.prefill_rest, 2);
+  EXPECT_EQ(bytes.decode_layers, 12);
+  EXPECT_EQ(bytes.head, 16);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ class Sweep {
         clock_(clock),
         kv_type_(context.kernels == linalg::KernelSet::kReference ? TensorType::kF32
                                                                   : TensorType::kBF16),
-        weights_(weight_bytes(model.gemms(), context.kernels)),
+        weights_(weight_bytes(model.gemms())),
         costs_(model.spec(), weights_, info(kv_type_).block_bytes) {}
 
   Status prepare();

@@ -56,22 +56,23 @@ std::string offline_table(const OfflineSetting& setting, const OfflineResult& re
       fmt::format("{} ({}), kernels {}, {} threads, median of {} rounds\n", setting.model,
                   setting.architecture, setting.kernels, setting.n_threads, result.n_rounds);
   out += machine_lines(result.machine, result.product_error);
-  out += fmt::format("\n{:8}{:>8}{:>8}{:>11}{:>18}   {}\n", "phase", "streams", "tokens",
-                     "tokens/s", "(of the rounds)", "roofline");
+  out += fmt::format("\n{:42}{:>20}{:>31}{:>19}\n", "", "a token costs", "read, share of bandwidth",
+                     "share of oneDNN");
+  out += fmt::format("{:8}{:>8}{:>8}{:>10}{:>18}{:>7}{:>9}{:>10}{:>9}{:>9}{:>10}{:>8}\n", "phase",
+                     "streams", "tokens", "tokens/s", "(of the rounds)", "MB", "GFLOP", "GB/s",
+                     "memory", "weights", "GFLOP/s", "rate");
   for (const Point& point : result.points) {
     if (point.tokens_per_s.empty()) continue;
     const auto [low, high] =
         std::minmax_element(point.tokens_per_s.begin(), point.tokens_per_s.end());
     const Roofline roof(point, result.machine);
-    out += fmt::format("{:8}{:8}{:8}{:11.1f}{:>18}   ", name(point.phase), point.n_streams,
+    const auto percent = [](double part) { return fmt::format("{:.0f} %", 100 * part); };
+    out += fmt::format("{:8}{:8}{:8}{:10.1f}{:>18}", name(point.phase), point.n_streams,
                        point.n_tokens, point.median(), fmt::format("({:.1f}-{:.1f})", *low, *high));
-    out += fmt::format(
-        "{:.2f} MB, {:.3f} GFLOP a token: {:.1f} GB/s = {:.0f} % of memory, {:.0f} % of the "
-        "weights' "
-        "read rate; {:.0f} GFLOP/s = {:.0f} % of oneDNN\n",
-        point.cost.bytes * 1e-6, point.cost.flops * 1e-9, roof.bytes_per_s * 1e-9,
-        100 * roof.of_memory, 100 * roof.of_weights, roof.flops_per_s * 1e-9,
-        100 * roof.of_products);
+    out +=
+        fmt::format("{:7.2f}{:9.3f}{:10.1f}{:>9}{:>9}{:10.0f}{:>8}\n", point.cost.bytes * 1e-6,
+                    point.cost.flops * 1e-9, roof.bytes_per_s * 1e-9, percent(roof.of_memory),
+                    percent(roof.of_weights), roof.flops_per_s * 1e-9, percent(roof.of_products));
   }
   return out;
 }

@@ -17,7 +17,7 @@ struct OfflineSetting {
   int n_threads = 1;
 };
 
-/// A table: rates of the machine, then two lines for each point: tokens/s, and the roofline.
+/// Rates of the machine, then a table with a line for each point: tokens/s, and the roofline.
 [[nodiscard]] std::string offline_table(const OfflineSetting& setting, const OfflineResult& result);
 /// docs/bench.md names the fields.
 [[nodiscard]] std::string offline_json(const OfflineSetting& setting, const OfflineResult& result);
