@@ -132,7 +132,7 @@ LoadResult LoadRun::run(std::span<const PlannedRequest> requests, const LoadHook
 void LoadRun::stop() {
   const std::lock_guard lock(mutex_);
   stopped_ = true;
-  for (size_t i = first_running_; i < running_.size(); ++i) {
+  for (size_t i = first_running_; i < n_done_ + n_running_; ++i) {
     if (running_[i]) running_[i]->call.cancel();
   }
   changed_.notify_all();
@@ -202,8 +202,7 @@ void LoadRun::finished(size_t index, RequestRecord record) {
   if (!record.ok()) ++n_failed_;
   records_[index] = std::move(record);
   running_[index] = nullptr;
-  while (first_running_ < running_.size() && first_running_ < n_done_ + n_running_ &&
-         !running_[first_running_]) {
+  while (first_running_ < n_done_ + n_running_ && !running_[first_running_]) {
     ++first_running_;
   }
   free_since_ = Steady::now();
@@ -225,7 +224,7 @@ void LoadRun::look_around(const LoadHooks& hooks) {
     progress = progress_locked();
     const int64_t timeout_ns = std::chrono::nanoseconds(options_.timeout).count();
     const int64_t now_ns = clock_.now_ns();
-    for (size_t i = first_running_; timeout_ns > 0 && i < running_.size(); ++i) {
+    for (size_t i = first_running_; timeout_ns > 0 && i < n_done_ + n_running_; ++i) {
       InFlight* flight = running_[i].get();
       if (flight == nullptr || now_ns - flight->start_ns < timeout_ns) continue;
       flight->timed_out = true;
