@@ -58,6 +58,7 @@ Status EngineServer::join_world(const EngineServerOptions& options, const Deps& 
   heap.member = engine::kv_member(*layout, options.engine.model_identity, options.name);
   heap.bytes_per_pe = layout->total_bytes();
   heap.join_timeout = options.join_timeout;
+  heap.warm = true;
   auto joined = deps.join(std::move(heap));
   if (!joined) return tl::unexpected(joined.error());
   heap_ = std::move(*joined);

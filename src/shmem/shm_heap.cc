@@ -7,6 +7,7 @@
 #include "shmem/shm/copy.h"
 #include "shmem/shm/heap_thread.h"
 #include "shmem/shm/members.h"
+#include "shmem/shm/warmer.h"
 #include "shmem/shm/windows.h"
 
 namespace baton::shmem {
@@ -87,6 +88,7 @@ class JoinedHeap final : public ShmHeap {
   MemberTable members_;
   WindowTable windows_;
   std::shared_ptr<const Member> self_;
+  std::unique_ptr<Warmer> warmer_;      ///< null: not wanted
   std::unique_ptr<HeapThread> thread_;  ///< last: it uses all of the above
 };
 
@@ -129,6 +131,10 @@ Result<std::unique_ptr<Heap>> JoinedHeap::join(ShmHeapOptions options) {
   if (auto joined = heap->thread_->wait_joined(wait); !joined) {
     return tl::unexpected(joined.error());
   }
+  if (heap->options_.warm) {
+    heap->warmer_ = std::make_unique<Warmer>();
+    heap->warmer_->add(heap->self_->segment);
+  }
   return heap;
 }
 
@@ -165,6 +171,7 @@ Status JoinedHeap::put(const Target& target, std::span<const Piece> pieces) {
   WindowSlot& slot = (*member)->segment->slot(target.window.slot);
   const WindowEntry entry(slot, target.window.tag, (*member)->ticket);
   if (entry.refused() != WindowEntry::Refused::kNo) return refused(target, entry.refused());
+  if (warmer_) warmer_->add((*member)->segment);
   for (const Piece& piece : pieces) {
     if (options_.copy) {
       options_.copy(memory.data() + piece.offset, piece.bytes);

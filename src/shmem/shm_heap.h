@@ -4,7 +4,7 @@
 // nothing has a name that could leak; what a dead one leaves behind is unmapped when the kernel
 // reports its end. Parts, bottom to top: fd.h, segment.h (the memory and the protocol of its
 // windows), windows.h (both sides of a window), wire.h and endpoint.h (what is said when two meet),
-// handshake.h, members.h, heap_thread.h; this file puts them together.
+// handshake.h, members.h, heap_thread.h, warmer.h; this file puts them together.
 //
 // Whom it trusts: nobody of another user gets in; a connection that sends nonsense is dropped
 // without effect. A process of the same user that speaks the protocol is believed (it could attach
@@ -29,6 +29,9 @@ struct ShmHeapOptions {
   int n_windows = 1024;  ///< that may be open, or closed and not quiet yet, at a time
   std::chrono::milliseconds join_timeout{60'000};
   uint64_t incarnation = 0;  ///< 0: the time of day in ns
+  /// Make all pages exist in the background, this member's own from the start and another's from
+  /// the first put into it on. Else they come into being as they are written, several times slower.
+  bool warm = false;
   /// How put() copies one piece; empty: the fastest way. Tests inject one that waits in the middle.
   std::function<void(std::byte* to, std::span<const std::byte> from)> copy;
 };

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -106,6 +107,18 @@ Segment::~Segment() { munmap(base_, shape_.total_bytes()); }
 std::span<std::byte> Segment::memory(int index) const {
   BATON_CHECK(index >= 0 && index < shape_.n_pes, "PE number {}", index);
   return {base_ + shape_.pe_offset(index), shape_.bytes_per_pe};
+}
+
+bool Segment::warm(size_t chunk) const {
+#ifdef MADV_POPULATE_WRITE
+  const size_t begin = chunk * kHugePageBytes;
+  if (begin >= shape_.total_bytes()) return false;
+  const size_t n = std::min(kHugePageBytes, shape_.total_bytes() - begin);
+  return madvise(base_ + begin, n, MADV_POPULATE_WRITE) == 0;
+#else
+  (void)chunk;
+  return false;
+#endif
 }
 
 WindowSlot& Segment::slot(int index) const {

@@ -2,7 +2,7 @@
 //
 // File: n_windows window slots of 64 bytes, rounded up to 2 MiB; then the member's PEs,
 // bytes_per_pe each, rounded up to 2 MiB each (so that huge pages can back them). Pages exist once
-// they are written; the size is sealed, so a mapping can't be cut short under a reader.
+// they are written (or warmed, warmer.h); the size is sealed, so a mapping can't be cut short under a reader.
 #pragma once
 
 #include <atomic>
@@ -64,6 +64,12 @@ class Segment {
   [[nodiscard]] std::span<std::byte> memory(int index) const;
   [[nodiscard]] WindowSlot& slot(int index) const;
 
+  /// Makes the pages of 2 MiB number `chunk` exist and maps them here; their contents stay. False:
+  /// past the end, or the system can't (before Linux 5.14, or no memory is left).
+  [[nodiscard]] bool warm(size_t chunk) const;
+  /// True for the first caller only.
+  [[nodiscard]] bool claim_warming() const { return !warming_.exchange(true); }
+
  private:
   Segment(const SegmentShape& shape, std::byte* base) : shape_(shape), base_(base) {}
   [[nodiscard]] static Result<std::unique_ptr<Segment>> map_fd(int fd, const SegmentShape& shape);
@@ -71,6 +77,7 @@ class Segment {
   SegmentShape shape_;
   std::byte* base_;
   Fd fd_;
+  mutable std::atomic<bool> warming_{false};
 };
 
 }  // namespace baton::shmem
