@@ -99,6 +99,12 @@ TensorType kv_type(const std::string& flag, linalg::KernelSet kernels) {
   return kernels == linalg::KernelSet::kReference ? TensorType::kF32 : TensorType::kBF16;
 }
 
+/// Matrix units work on panels of 128 rows: fewer take as long.
+int mixed_prefill_tokens(const EngineFlags& flags, linalg::KernelSet kernels) {
+  if (flags.mixed_prefill_tokens > 0) return flags.mixed_prefill_tokens;
+  return kernels == linalg::KernelSet::kAmx ? 128 : 64;
+}
+
 server::EngineServerOptions server_options(const Options& options, frontend::FrontendOptions front,
                                            ComputeModel& compute) {
   server::EngineServerOptions out;
@@ -109,6 +115,7 @@ server::EngineServerOptions server_options(const Options& options, frontend::Fro
   out.engine.context_tokens = flags.context;
   out.engine.max_batch = flags.max_batch;
   out.engine.max_batched_tokens = flags.max_batched_tokens;
+  out.engine.mixed_prefill_tokens = mixed_prefill_tokens(flags, compute.kernels());
   out.engine.prefill_min_tokens = options.engine.prefill_min_tokens;
   out.engine.exact_prefix = flags.exact_prefix;
   out.engine.model_identity = compute.kv_identity();

@@ -21,6 +21,12 @@ Status check_numbers(const EngineFlags& flags) {
                 "--context 1: must be at least 2 (a prompt and an answer), or 0");
   }
   if (auto s = check_range("--max-batch", flags.max_batch, 1, 4096); !s) return s;
+  if (flags.mixed_prefill_tokens != 0) {
+    if (auto s = check_range("--mixed-prefill-tokens", flags.mixed_prefill_tokens, 16, 1 << 20);
+        !s) {
+      return s;
+    }
+  }
   return check_range("--max-batched-tokens", flags.max_batched_tokens, 16, 1 << 20);
 }
 
@@ -60,6 +66,9 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   add("--context", flags.context, "longest prompt + answer in tokens; 0 = the model's own");
   add("--max-batch", flags.max_batch, "sequences that run at once on an engine");
   add("--max-batched-tokens", flags.max_batched_tokens, "tokens of one step");
+  add("--mixed-prefill-tokens", flags.mixed_prefill_tokens,
+      "of them for prompts while sequences decode, which wait for them; 0 = 64 (128 with matrix "
+      "units)");
   add("--kv-memory", flags.kv_memory, "memory for the KV cache of an engine");
   add("--remote-prefill-min-tokens", flags.remote_prefill_min_tokens,
       "uncached prompt tokens from which prefill kernels and prefill engines are used: auto or a "
@@ -122,6 +131,7 @@ std::vector<std::string> engine_arguments(const EngineFlags& flags, const Engine
   add("--context", std::to_string(flags.context));
   add("--max-batch", std::to_string(flags.max_batch));
   add("--max-batched-tokens", std::to_string(flags.max_batched_tokens));
+  add("--mixed-prefill-tokens", std::to_string(flags.mixed_prefill_tokens));
   add("--kv-memory", flags.kv_memory);
   add("--remote-prefill-min-tokens", flags.remote_prefill_min_tokens);
   add("--kv-dtype", flags.kv_dtype);

@@ -23,6 +23,7 @@ struct EngineFlags {
   int context = 0;
   int max_batch = 64;
   int max_batched_tokens = 512;
+  int mixed_prefill_tokens = 0;  ///< 0 = by the kernels
   std::string kv_memory = "2GiB";
   std::string remote_prefill_min_tokens = "auto";
   std::string kv_dtype = "auto";

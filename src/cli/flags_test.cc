@@ -98,6 +98,7 @@ TEST(Flags, AnEngineUnderstandsWhatItIsHanded) {
   flags.context = 77;
   flags.max_batch = 3;
   flags.max_batched_tokens = 99;
+  flags.mixed_prefill_tokens = 48;
   flags.kv_memory = "3MiB";
   flags.remote_prefill_min_tokens = "5";
   flags.kv_dtype = "f32";
@@ -125,6 +126,7 @@ TEST(Flags, AnEngineUnderstandsWhatItIsHanded) {
   EXPECT_EQ(value("--context"), Texts{"77"});
   EXPECT_EQ(value("--max-batch"), Texts{"3"});
   EXPECT_EQ(value("--max-batched-tokens"), Texts{"99"});
+  EXPECT_EQ(value("--mixed-prefill-tokens"), Texts{"48"});
   EXPECT_EQ(value("--kv-memory"), Texts{"3MiB"});
   EXPECT_EQ(value("--remote-prefill-min-tokens"), Texts{"5"});
   EXPECT_EQ(value("--kv-dtype"), Texts{"f32"});

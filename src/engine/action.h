@@ -24,9 +24,14 @@ class DecodeAction final : public Action {
 
 /// Chunks of prompts, first come first served: first of running ones, then, while tokens are left,
 /// of the head of the queue. Prefill-class chunks are cut at multiples of 128 tokens, else of 16.
+/// In a step in which sequences decode, prompts get at most `mixed_tokens`: what those wait for.
 class PrefillAction final : public Action {
  public:
+  explicit PrefillAction(int mixed_tokens) : mixed_tokens_(mixed_tokens) {}
   void plan(Scheduler& scheduler, Batch& batch) override;
+
+ private:
+  int mixed_tokens_;
 };
 
 /// Sends with cached KV that isn't put yet, or with nothing left to compute.

@@ -1,6 +1,7 @@
 // What one step computes: the slices that the actions chose, under one token budget.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/sequence.h"
@@ -36,6 +37,9 @@ struct Batch {
   std::vector<Sequence*> cached_sends;  ///< sends with cached KV that is still to be put
 
   [[nodiscard]] bool empty() const { return items.empty() && cached_sends.empty(); }
+  [[nodiscard]] bool decodes() const {
+    return std::any_of(items.begin(), items.end(), [](const auto& item) { return item.decodes; });
+  }
   [[nodiscard]] int n_tokens() const {
     int n = 0;
     for (const auto& item : items) n += item.end - item.begin;

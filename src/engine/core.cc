@@ -36,6 +36,10 @@ Status check_options(const EngineOptions& options) {
   if (options.kv_type != TensorType::kBF16 && options.kv_type != TensorType::kF32) {
     return fail(bad, "--kv-dtype: must be bf16 or f32");
   }
+  if (options.mixed_prefill_tokens < kv::kBlockTokens) {
+    return fail(bad, "--mixed-prefill-tokens {}: must be at least {}", options.mixed_prefill_tokens,
+                kv::kBlockTokens);
+  }
   // With every row of the batch decoding, one block of a prompt still has to fit.
   const int64_t least = int64_t{options.max_batch} + kv::kBlockTokens;
   if (options.max_batched_tokens < least) {
@@ -104,6 +108,7 @@ EngineCore::EngineCore(const EngineOptions& options, const EngineDeps& deps,
       receive_(
           options, limits,
           {.heap = deps.heap, .clock = deps.clock, .cache = &cache_, .scheduler = &scheduler_}),
+      prefill_(options.mixed_prefill_tokens),
       max_prompt_logits_(max_prompt_logits(options, limits.n_vocab)) {}
 
 Status EngineCore::check(const TokenRequest& request) const {

@@ -21,6 +21,7 @@ struct EngineOptions {
   int context_tokens = 0;                  ///< longest sequence; 0 = as long as model and KV allow
   int max_batch = 64;                      ///< sequences (choices) that run at once
   int max_batched_tokens = 512;            ///< tokens of one step, decode rows first
+  int mixed_prefill_tokens = 64;           ///< of them for prompts where sequences decode
   int max_queue = 2048;                    ///< requests that wait; further ones are refused
   /// Prompts of at least so many tokens run in the prefill class, others in the decode class ("Same
   /// bits"); the two don't share cached blocks, so that what is cached doesn't change the bits.

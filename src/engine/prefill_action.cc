@@ -43,6 +43,7 @@ void add_chunk(Sequence& sequence, Batch& batch) {
 }  // namespace
 
 void PrefillAction::plan(Scheduler& scheduler, Batch& batch) {
+  if (batch.decodes()) batch.tokens_left = std::min(batch.tokens_left, mixed_tokens_);
   for (Sequence* sequence : scheduler.running()) {
     if (!sequence->decoding()) add_chunk(*sequence, batch);
   }

@@ -42,7 +42,7 @@ class SchedulerTest : public ::testing::Test {
     batch.tokens_left = tokens;
     batch.prompt_logits_left = 32;
     DecodeAction().plan(*scheduler_, batch);
-    PrefillAction().plan(*scheduler_, batch);
+    PrefillAction(mixed_tokens_).plan(*scheduler_, batch);
     return batch;
   }
   /// As after a step: the sequence has computed everything and sampled `token`.
@@ -57,6 +57,7 @@ class SchedulerTest : public ::testing::Test {
   std::optional<kv::BlockCache> cache_;
   std::optional<Scheduler> scheduler_;
   uint64_t n_requests_ = 0;
+  int mixed_tokens_ = 1 << 20;
 };
 
 TEST_F(SchedulerTest, AdmissionPlansWithoutChangingAnything) {
@@ -108,6 +109,23 @@ TEST_F(SchedulerTest, TheTailIsAStepOfItsOwnInDecodeClass) {
   EXPECT_EQ(second.items[0].begin, 192);
   EXPECT_EQ(second.items[0].kernel_class, linalg::KernelClass::kDecode);
   EXPECT_EQ(second.items[0].n_logits, 1);
+}
+
+TEST_F(SchedulerTest, PromptsGetLessWhereOthersWaitForTheirNextToken) {
+  make(100);
+  mixed_tokens_ = 64;
+  add(160);
+  add(500);
+  Batch batch = plan_batch(400);
+  ASSERT_EQ(batch.items.size(), 2U);
+  EXPECT_EQ(batch.n_tokens(), 144 + 256) << "nobody decodes";
+  Sequence& decodes = *batch.items[0].sequence;
+  sampled(decodes, 7);
+  batch.items[1].sequence->n_computed = 256;
+  batch = plan_batch(400);
+  ASSERT_EQ(batch.items.size(), 2U);
+  EXPECT_TRUE(batch.items[0].decodes);
+  EXPECT_EQ(batch.n_tokens(), 1 + 64);
 }
 
 TEST_F(SchedulerTest, EchoedPromptsAreCutToTheLogitsThatFit) {
