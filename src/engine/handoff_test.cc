@@ -390,6 +390,20 @@ TEST(Handoff, TraceAndMetrics) {
             1);
 }
 
+TEST(Handoff, AnEnginesQueueIsWhatAPromptWaitsForThere) {
+  HandoffFixture pair;
+  auto request = make_request(random_tokens(600, 1), 3);
+  request.arrival_ns = 1;  // at the router, a second ago
+  const auto ids = pair.hand_off(request);
+  pair.run();
+  EXPECT_EQ((*pair.answer(ids.send))->queue_ns, 0);
+  const std::string metrics = pair.decode.metrics.text();
+  EXPECT_NE(metrics.find("vllm:request_queue_time_seconds_count{model_name=\"stand-in\"} 1\n"),
+            std::string::npos);
+  EXPECT_NE(metrics.find("vllm:request_queue_time_seconds_sum{model_name=\"stand-in\"} 0\n"),
+            std::string::npos);
+}
+
 TEST(Handoff, TheDescriptorNamesWhatBothSidesShare) {
   const kv::KvLayout layout = testing::StandInModel().kv_layout(7, TensorType::kBF16);
   const shmem::MemberInfo info = kv_member(layout, "a model", "engine 3");

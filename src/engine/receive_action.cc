@@ -111,6 +111,7 @@ Sequence* ReceiveAction::receiver(const Lease& lease) const {
 
 void ReceiveAction::deliver(LeaseId id, Sequence& receiver, int begin) {
   const int end = leases_->find(id)->end;
+  receiver.request->submitted_ns = deps_.clock->now_ns();  // until now it waited for its KV
   deps_.scheduler->deliver(receiver, leases_->take(id), begin, end);
 }
 

@@ -109,6 +109,7 @@ class HandoffFixture {
     send.n_prompt_logprobs = request.n_prompt_logprobs;
     send.priority = request.priority;
     send.label = request.label;
+    send.arrival_ns = request.arrival_ns;
     return send;
   }
   /// The id under which sent() has the answer.
