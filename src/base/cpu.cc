@@ -29,13 +29,15 @@ CpuFeatures detect() {
   CpuFeatures f;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kF16c = 1U << 29;  // CPUID.1.ECX; g++ 12 has no name for it
+  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & kF16c) != 0;
   f.avx512 = f.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
              __builtin_cpu_supports("avx512cd");
   f.avx512_vnni = f.avx512 && __builtin_cpu_supports("avx512vnni");
   f.avx512_bf16 = f.avx512 && __builtin_cpu_supports("avx512bf16");
-  unsigned a = 0, b = 0, c = 0, d = 0;
   if (f.avx512_bf16 && __get_cpuid_count(7, 0, &a, &b, &c, &d)) {
     // CPUID.7.0.EDX: bit 22 AMX-BF16, 24 AMX-TILE, 25 AMX-INT8.
     constexpr unsigned kAmx = (1U << 22) | (1U << 24) | (1U << 25);

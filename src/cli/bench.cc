@@ -51,7 +51,7 @@ void add_offline_flags(CLI::App& command, Bench& bench) {
   own(add("--rounds", f.n_rounds, "times that everything is measured; medians are shown"));
   own(add("--threads", f.n_threads, "threads that compute; 0 = one for each core"));
   own(add("--max-batched-tokens", f.max_batched_tokens, "most tokens of a prefill pass"));
-  own(add("--kernels", f.kernels, "reference, portable, avx512 or amx; default: the best"));
+  own(add("--kernels", f.kernels, "reference, portable, avx2, avx512 or amx; default: the best"));
 }
 
 void add_online_flags(CLI::App& command, Bench& bench) {

@@ -34,6 +34,7 @@ void check_layer(const KvLayer& layer) {
 const AttentionKernels& attention_kernels(KernelSet kernels) {
 #if defined(__x86_64__)
   if (kernels == KernelSet::kAvx512 || kernels == KernelSet::kAmx) return kAttentionKernelsAvx512;
+  if (kernels == KernelSet::kAvx2) return kAttentionKernelsAvx2;
 #endif
   return kAttentionKernelsPortable;
 }

@@ -111,7 +111,7 @@ void quantized_strip(const StripCall& call) {
 // Few rows strip by strip; many with four strips side by side, what is left with two or one.
 template <TensorType kType>
 void quantized_strips(const StripCall& call) {
-  const bool words = call.n_rows >= kMinWordRows;
+  const bool words = call.panel->words;
   const StripKernel kernel = words ? avx512_word_kernel(kType) : quantized_strip<kType>;
   StripCall part = call;
   for (int done = 0; done < call.n_strips; done += part.n_strips) {
@@ -222,14 +222,13 @@ void avx512_quantize_row(const float* x, int64_t n, const ActivationPanel& panel
                               : max / static_cast<float>(kActivationMax);
   const __m512 inverse = _mm512_set1_ps(zero ? 0.0F : static_cast<float>(kActivationMax) / max);
   const __mmask16 take = zero ? 0 : 0xFFFF;
-  const bool words = panel.n_rows >= kMinWordRows;
   int8_t* values = panel.values + 64 * row;
   int32_t* sums = panel.sums + 2 * row;
   for (int64_t i = 0; i < n; i += kActivationBlock) {
     for (int half = 0; half < 2; ++half) {
       const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(take, x + i + 16 * half), inverse);
       const __m512i q = _mm512_cvtps_epi32(scaled);
-      if (words) {
+      if (panel.words) {
         store_words(q, values + 32 * half);
       } else {
         store_planes(q, values + 16 * half);

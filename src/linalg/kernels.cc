@@ -10,8 +10,8 @@
 namespace baton::linalg {
 namespace {
 
-constexpr std::array kAllSets = {KernelSet::kReference, KernelSet::kPortable, KernelSet::kAvx512,
-                                 KernelSet::kAmx};
+constexpr std::array kAllSets = {KernelSet::kReference, KernelSet::kPortable, KernelSet::kAvx2,
+                                 KernelSet::kAvx512, KernelSet::kAmx};
 
 // The features of which a set needs all, as far as the CPU lacks them: "" = it can run.
 std::string missing(KernelSet kernels, const CpuFeatures& cpu) {
@@ -19,6 +19,7 @@ std::string missing(KernelSet kernels, const CpuFeatures& cpu) {
   const auto need = [&](bool has, const char* feature) {
     if (!has) text += (text.empty() ? "" : ", ") + std::string(feature);
   };
+  if (kernels == KernelSet::kAvx2) need(cpu.avx2, "avx2 (with fma, f16c)");
   if (kernels == KernelSet::kAvx512 || kernels == KernelSet::kAmx) {
     need(cpu.avx512, "avx512 (f, bw, dq, vl, cd)");
     need(cpu.avx512_vnni, "avx512_vnni");
@@ -38,6 +39,8 @@ std::string_view name(KernelSet kernels) {
       return "reference";
     case KernelSet::kPortable:
       return "portable";
+    case KernelSet::kAvx2:
+      return "avx2";
     case KernelSet::kAvx512:
       return "avx512";
     case KernelSet::kAmx:

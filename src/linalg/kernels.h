@@ -12,9 +12,10 @@
 
 namespace baton::linalg {
 
-/// kReference: plain float32, the yardstick. kPortable: C++ that any CPU runs. kAvx512: AVX-512
-/// with VNNI. kAmx: kAvx512, and oneDNN may use the matrix units. oneDNN is capped accordingly.
-enum class KernelSet { kReference, kPortable, kAvx512, kAmx };
+/// kReference: plain float32, the yardstick. kPortable: C++ that any CPU runs. kAvx2: AVX2 with FMA
+/// and F16C. kAvx512: AVX-512 with VNNI. kAmx: kAvx512, and oneDNN may use the matrix units. oneDNN
+/// is capped accordingly.
+enum class KernelSet { kReference, kPortable, kAvx2, kAvx512, kAmx };
 
 /// The two arithmetics of architecture.md's "Same bits". Which one computes a position depends only
 /// on the position and its prompt, never on what else is in the batch.

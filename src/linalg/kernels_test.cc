@@ -17,12 +17,12 @@ TEST(ChooseKernels, EmptyMeansTheBestThereIs) {
   cpu.avx512_bf16 = false;  // Ice Lake, Cascade Lake
   EXPECT_EQ(choose_kernels("", cpu), KernelSet::kAvx512);
   cpu.avx512_vnni = false;
-  EXPECT_EQ(choose_kernels("", cpu), KernelSet::kPortable);
+  EXPECT_EQ(choose_kernels("", cpu), KernelSet::kAvx2);
   EXPECT_EQ(choose_kernels("", CpuFeatures{}), KernelSet::kPortable);
 }
 
 TEST(ChooseKernels, NamedSetsAreTakenWhenTheCpuCan) {
-  for (const char* wanted : {"reference", "portable", "avx512", "amx"}) {
+  for (const char* wanted : {"reference", "portable", "avx2", "avx512", "amx"}) {
     const auto chosen = choose_kernels(wanted, sapphire_rapids());
     ASSERT_TRUE(chosen) << wanted;
     EXPECT_EQ(name(*chosen), wanted);
@@ -38,7 +38,7 @@ TEST(ChooseKernels, ErrorsNameWhatIsMissingAndWhatCanRun) {
   ASSERT_FALSE(amx);
   EXPECT_EQ(amx.error().message,
             "BATON_KERNELS 'amx': this CPU lacks amx_bf16 (granted by the system); it can run "
-            "reference, portable, avx512");
+            "reference, portable, avx2, avx512");
   const auto avx512 = choose_kernels("avx512", CpuFeatures{});
   ASSERT_FALSE(avx512);
   EXPECT_EQ(avx512.error().message,
@@ -47,9 +47,9 @@ TEST(ChooseKernels, ErrorsNameWhatIsMissingAndWhatCanRun) {
   const auto unknown = choose_kernels("AVX512", cpu);
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(
-      unknown.error().message,
-      "BATON_KERNELS 'AVX512': no such kernel set; this CPU can run reference, portable, avx512");
+  EXPECT_EQ(unknown.error().message,
+            "BATON_KERNELS 'AVX512': no such kernel set; this CPU can run reference, portable, "
+            "avx2, avx512");
 }
 
 TEST(Workspace, PointersAreAlignedAndStayValidWhileItGrows) {

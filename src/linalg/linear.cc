@@ -7,7 +7,9 @@
 #include "linalg/portable_linear.h"
 #include "linalg/reference_linear.h"
 #if defined(__x86_64__)
-#include "linalg/avx512_linear.h"
+#include "linalg/avx2_kernels.h"
+#include "linalg/avx512_kernels.h"
+#include "linalg/strip_linear.h"
 #endif
 
 namespace baton::linalg {
@@ -34,6 +36,12 @@ Status check(std::span<const MatrixView> stacked) {
   return {};
 }
 
+#if defined(__x86_64__)
+constexpr StripKernels kAvx2Strips = {"avx2", 1, avx2_quantize_row, avx2_strip_kernel};
+constexpr StripKernels kAvx512Strips = {"avx512_vnni", kAvx512MinWordRows, avx512_quantize_row,
+                                        avx512_strip_kernel};
+#endif
+
 Result<std::unique_ptr<Linear>> make_decode_linear(Context& context,
                                                    std::span<const MatrixView> stacked) {
   switch (context.kernels) {
@@ -41,12 +49,14 @@ Result<std::unique_ptr<Linear>> make_decode_linear(Context& context,
       return make_reference_linear(context, stacked);
     case KernelSet::kPortable:
       return make_portable_linear(context, stacked);
+    case KernelSet::kAvx2:
     case KernelSet::kAvx512:
     case KernelSet::kAmx:
       break;
   }
 #if defined(__x86_64__)
-  return make_avx512_linear(context, stacked);
+  const bool avx2 = context.kernels == KernelSet::kAvx2;
+  return make_strip_linear(context, avx2 ? kAvx2Strips : kAvx512Strips, stacked);
 #else
   BATON_CHECK(false, "kernel set {} chosen for a CPU without it", name(context.kernels));
 #endif

@@ -4,7 +4,7 @@
 // kPrefill: bf16 weights packed for oneDNN, zero-padded panels of a fixed number of rows; but
 //           kAvx512, without matrix units, multiplies quantised weights faster as kDecode does.
 // kDecode:  the file's quantised blocks (repacked, never widened) times activations of 15 bits
-//           (activations.h), exact integer sums; kPortable, kAvx512 and kAmx have the same bits.
+//           (activations.h), exact integer sums; all sets but kReference have the same bits.
 // kReference (either class): float32 weights, float32 sums.
 // Rule of "Same bits": row r of y depends only on row r of x, never on n_rows, the other rows or
 // the number of threads.

@@ -10,6 +10,7 @@ namespace baton::linalg {
 const RowKernels& row_kernels(KernelSet kernels) {
 #if defined(__x86_64__)
   if (kernels == KernelSet::kAvx512 || kernels == KernelSet::kAmx) return kRowKernelsAvx512;
+  if (kernels == KernelSet::kAvx2) return kRowKernelsAvx2;
 #endif
   return kernels == KernelSet::kReference ? kRowKernelsReference : kRowKernelsPortable;
 }

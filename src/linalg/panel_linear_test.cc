@@ -25,6 +25,7 @@ std::vector<KernelSet> panel_sets() {
   std::vector<KernelSet> sets;
   if (cpu_features().avx512_bf16) sets.push_back(KernelSet::kAmx);
   if (cpu_features().avx512) sets.push_back(KernelSet::kAvx512);
+  if (cpu_features().avx2) sets.push_back(KernelSet::kAvx2);
   sets.push_back(KernelSet::kPortable);
   return sets;
 }

@@ -32,7 +32,7 @@ void use_one_thread() {
 void cap_instruction_sets(KernelSet kernels) {
   static std::once_flag once;
   std::call_once(once, [kernels] {
-    if (kernels == KernelSet::kPortable) {
+    if (kernels == KernelSet::kPortable || kernels == KernelSet::kAvx2) {
       (void)dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
     } else if (kernels == KernelSet::kAvx512) {
       (void)dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);

@@ -11,7 +11,7 @@ namespace baton::linalg {
 
 inline std::vector<KernelSet> runnable_sets() {
   std::vector<KernelSet> sets;
-  for (const std::string_view wanted : {"reference", "portable", "avx512", "amx"}) {
+  for (const std::string_view wanted : {"reference", "portable", "avx2", "avx512", "amx"}) {
     if (auto set = choose_kernels(wanted, cpu_features())) sets.push_back(*set);
   }
   return sets;

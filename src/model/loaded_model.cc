@@ -85,7 +85,7 @@ std::string cached_model_path(const std::string& file) {
 
 std::vector<linalg::KernelSet> runnable_kernels() {
   std::vector<linalg::KernelSet> out;
-  for (const char* name : {"reference", "portable", "avx512", "amx"}) {
+  for (const char* name : {"reference", "portable", "avx2", "avx512", "amx"}) {
     if (const auto set = linalg::choose_kernels(name, cpu_features())) out.push_back(*set);
   }
   return out;

@@ -69,7 +69,7 @@ class LoadedModel {
 /// $BATON_CACHE/models/`file` (default ~/.cache/baton), whether it is there or not.
 [[nodiscard]] std::string cached_model_path(const std::string& file);
 
-/// reference, portable, avx512 … as far as this CPU runs them.
+/// reference, portable, avx2, avx512 … as far as this CPU runs them.
 [[nodiscard]] std::vector<linalg::KernelSet> runnable_kernels();
 
 }  // namespace baton::model

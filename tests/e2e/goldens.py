@@ -20,6 +20,7 @@ BOUNDS = {
     ("reference", "prefill"): FLOAT32, ("reference", "decode"): FLOAT32, ("reference", "generated"): FLOAT32,
     ("default", "prefill"): BF16, ("default", "decode"): INT8, ("default", "generated"): INT8,
     ("portable", "prefill"): BF16, ("portable", "decode"): INT8, ("portable", "generated"): INT8,
+    ("avx2", "prefill"): BF16, ("avx2", "decode"): INT8, ("avx2", "generated"): INT8,
 }
 # llama.cpp 11434 on the same files: mean Δ, largest margin at which it misses the arg-max (golden/README.md).
 LLAMA_CPP = {"smollm2": (0.034, 0.55), "gemma3": (0.035, 0.55)}

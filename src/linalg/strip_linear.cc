@@ -1,4 +1,4 @@
-#include "linalg/avx512_linear.h"
+#include "linalg/strip_linear.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,6 @@
 
 #include "linalg/activations.h"
 #include "linalg/aligned_buffer.h"
-#include "linalg/avx512_kernels.h"
 #include "linalg/tile_pack.h"
 #include "linalg/tiles.h"
 
@@ -51,9 +50,10 @@ struct Call {
   Panel* panels;  ///< null when all types are float types
 };
 
-class Avx512Linear final : public Linear {
+class StripLinear final : public Linear {
  public:
-  static Result<std::unique_ptr<Linear>> create(Context& context,
+  explicit StripLinear(const StripKernels& kernels) : kernels_(kernels) {}
+  static Result<std::unique_ptr<Linear>> create(Context& context, const StripKernels& kernels,
                                                 std::span<const MatrixView> stacked);
 
   void apply(Context& context, const float* x, int64_t n_rows, float* y) const override;
@@ -71,6 +71,7 @@ class Avx512Linear final : public Linear {
   template <typename Fn>
   void for_strips(int thread, int n_threads, Fn&& fn) const;
 
+  const StripKernels& kernels_;
   std::vector<Segment> segments_;
   std::vector<OffsetKind> offset_kinds_;
   AlignedBuffer weights_;
@@ -79,10 +80,10 @@ class Avx512Linear final : public Linear {
   int64_t n_out_ = 0;
 };
 
-void Avx512Linear::add_segment(const MatrixView& matrix) {
+void StripLinear::add_segment(const MatrixView& matrix) {
   Segment segment{};
   segment.type = matrix.type;
-  segment.kernel = avx512_strip_kernel(matrix.type);
+  segment.kernel = kernels_.kernel(matrix.type);
   segment.n_out = matrix.n_out;
   segment.first_out = n_out_;
   segment.n_strips = (matrix.n_out + kStripOutputs - 1) / kStripOutputs;
@@ -100,9 +101,9 @@ void Avx512Linear::add_segment(const MatrixView& matrix) {
   segments_.push_back(segment);
 }
 
-Result<std::unique_ptr<Linear>> Avx512Linear::create(Context& context,
-                                                     std::span<const MatrixView> stacked) {
-  auto linear = std::make_unique<Avx512Linear>();
+Result<std::unique_ptr<Linear>> StripLinear::create(Context& context, const StripKernels& kernels,
+                                                    std::span<const MatrixView> stacked) {
+  auto linear = std::make_unique<StripLinear>(kernels);
   linear->n_in_ = stacked.front().n_in;
   for (const MatrixView& matrix : stacked) linear->add_segment(matrix);
   auto weights = AlignedBuffer::create(static_cast<size_t>(linear->n_bytes_), "decode weights");
@@ -126,7 +127,7 @@ Result<std::unique_ptr<Linear>> Avx512Linear::create(Context& context,
 // Splits the bytes of all strips evenly: a strip belongs to the thread in whose part it begins.
 // fn(segment, first strip, number of strips).
 template <typename Fn>
-void Avx512Linear::for_strips(int thread, int n_threads, Fn&& fn) const {
+void StripLinear::for_strips(int thread, int n_threads, Fn&& fn) const {
   const int64_t low = n_bytes_ * thread / n_threads;
   const int64_t high = n_bytes_ * (thread + 1) / n_threads;
   for (const Segment& segment : segments_) {
@@ -141,10 +142,10 @@ void Avx512Linear::for_strips(int thread, int n_threads, Fn&& fn) const {
   }
 }
 
-void Avx512Linear::quantize_one(const Call& call, int64_t row) const {
+void StripLinear::quantize_one(const Call& call, int64_t row) const {
   const Panel& panel = call.panels[row / kMaxPanelRows];
   const auto r = static_cast<int>(row % kMaxPanelRows);
-  avx512_quantize_row(call.x + row * n_in_, n_in_, panel.activations, r);
+  kernels_.quantize_row(call.x + row * n_in_, n_in_, panel.activations, r);
   const int64_t n_blocks = n_in_ / kActivationBlock;
   const int64_t n_rows = panel.activations.n_rows;
   const int32_t* sums = panel.activations.sums + 2 * r;
@@ -166,7 +167,7 @@ void Avx512Linear::quantize_one(const Call& call, int64_t row) const {
   }
 }
 
-void Avx512Linear::quantize(Context& context, Call& call) const {
+void StripLinear::quantize(Context& context, Call& call) const {
   // Below this many values a second meeting of the threads costs more than it saves.
   constexpr int64_t kSerialValues = 8192;
   const auto n_blocks = static_cast<size_t>(n_in_ / kActivationBlock);
@@ -180,6 +181,7 @@ void Avx512Linear::quantize(Context& context, Call& call) const {
     panel.activations.sums = context.workspace.take<int32_t>(n_blocks * n * 2);
     panel.activations.scales = context.workspace.take<float>(n);
     panel.activations.n_rows = static_cast<int>(n);
+    panel.activations.words = panel.activations.n_rows >= kernels_.min_word_rows;
     for (size_t k = 0; k < offset_kinds_.size(); ++k) {
       const auto per_block = static_cast<size_t>(offset_kinds_[k].n_per_block);
       panel.offsets[k] = context.workspace.take<int32_t>(n_blocks * n * per_block);
@@ -195,8 +197,8 @@ void Avx512Linear::quantize(Context& context, Call& call) const {
 }
 
 /// Rows [first_row, first_row + kMaxPanelRows) of the call times `n` strips.
-void Avx512Linear::apply_strips(const Call& call, int64_t first_row, const Segment& segment,
-                                int64_t first, int64_t n) const {
+void StripLinear::apply_strips(const Call& call, int64_t first_row, const Segment& segment,
+                               int64_t first, int64_t n) const {
   StripCall strips{};
   strips.strip = weights_.as<uint8_t>() + segment.begin_bytes + first * segment.strip_bytes;
   strips.strip_bytes = segment.strip_bytes;
@@ -216,7 +218,7 @@ void Avx512Linear::apply_strips(const Call& call, int64_t first_row, const Segme
   segment.kernel(strips);
 }
 
-void Avx512Linear::apply(Context& context, const float* x, int64_t n_rows, float* y) const {
+void StripLinear::apply(Context& context, const float* x, int64_t n_rows, float* y) const {
   const Workspace::Mark mark = context.workspace.mark();
   Call call{x, y, n_rows, nullptr};
   if (!offset_kinds_.empty()) quantize(context, call);
@@ -233,7 +235,7 @@ void Avx512Linear::apply(Context& context, const float* x, int64_t n_rows, float
   context.workspace.rewind(mark);
 }
 
-std::string Avx512Linear::describe() const {
+std::string StripLinear::describe() const {
   std::string types;
   TensorType last{};
   for (const Segment& segment : segments_) {
@@ -241,14 +243,14 @@ std::string Avx512Linear::describe() const {
     types += (types.empty() ? "" : "+") + std::string(info(segment.type).name);
     last = segment.type;
   }
-  return "avx512_vnni " + types;
+  return std::string(kernels_.name) + " " + types;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Linear>> make_avx512_linear(Context& context,
-                                                   std::span<const MatrixView> stacked) {
-  return Avx512Linear::create(context, stacked);
+Result<std::unique_ptr<Linear>> make_strip_linear(Context& context, const StripKernels& kernels,
+                                                  std::span<const MatrixView> stacked) {
+  return StripLinear::create(context, kernels, stacked);
 }
 
 }  // namespace baton::linalg

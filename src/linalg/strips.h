@@ -1,0 +1,53 @@
+// What StripLinear and the kernels of an instruction set say to one another. Light: the kernels are
+// compiled with flags of their own and must not pick up inline functions of other headers.
+#pragma once
+
+#include <cstdint>
+
+#include "base/tensor_type.h"
+
+namespace baton::linalg {
+
+/// A panel of rows for the quantised types, block-major: what a tile needs lies together.
+struct ActivationPanel {
+  /// [n_blocks][n_rows][64 bytes]. Words: the 32 values as int16, of each four the order 0 2 1 3
+  /// (the even bytes of a register of codes meet words 0 and 2, the odd ones 1 and 3). Else: of
+  /// each 32 values of a row the high bytes, then the low ones.
+  int8_t* values;
+  int32_t* sums;  ///< [n_blocks][n_rows][2]: sums of the integers of each 16 values
+  float* scales;  ///< [n_rows]
+  int n_rows;
+  bool words;
+};
+
+/// Consecutive strips times a panel of rows.
+struct StripCall {
+  const uint8_t* strip;  ///< the first one
+  int64_t strip_bytes;
+  int n_strips;
+  int64_t n_in;
+  const float* x;                ///< float types: rows [n_rows][n_in]
+  const ActivationPanel* panel;  ///< quantised types
+  /// Quantised types: for types with a min float[n_blocks][n_rows], the sums; else
+  /// int32[n_blocks][n_rows] (Q6_K: [n_blocks][n_rows][2]), the sums times the bias.
+  const void* offsets;
+  int n_rows;  ///< at most kMaxPanelRows
+  float* y;    ///< the first strip's first output of the panel's first row
+  int64_t y_stride;
+  int n_outputs;  ///< of the strips that exist: the last one may have fewer than 16
+};
+
+/// A multiple of the six rows of a register block; their sums for four strips are 12 KiB.
+inline constexpr int kMaxPanelRows = 48;
+
+using StripKernel = void (*)(const StripCall&);
+
+/// The kernels of one instruction set.
+struct StripKernels {
+  const char* name;
+  int min_word_rows;  ///< from so many rows on a panel holds words
+  void (*quantize_row)(const float* x, int64_t n, const ActivationPanel& panel, int row);
+  StripKernel (*kernel)(TensorType type);
+};
+
+}  // namespace baton::linalg
