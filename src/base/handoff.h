@@ -55,7 +55,8 @@ struct RemoteSend {
   std::optional<int>
       n_prompt_logprobs;  ///< set: log probabilities of prompt tokens [1, end] come back
   int priority = 0;
-  int64_t arrival_ns = 0;  ///< of the injected clock
+  int64_t arrival_ns = 0;   ///< at the first server, of the injected clock
+  int64_t received_ns = 0;  ///< at this engine; 0 = when its thread takes it
   std::string label;
 };
 struct SentKv {

@@ -42,7 +42,7 @@ ThreadPool::~ThreadPool() {
   for (auto& worker : workers_) worker.join();
 }
 
-void ThreadPool::run_raw(RawFn fn, void* context) {
+void ThreadPool::run_raw(RawFn fn, void* context) noexcept {
   fn_ = fn;
   context_ = context;
   // Sequentially consistent, like a worker's steps before it sleeps: either it sees the new run or

@@ -74,7 +74,7 @@ class ThreadPool {
     }
   };
 
-  void run_raw(RawFn fn, void* context);
+  void run_raw(RawFn fn, void* context) noexcept;
   void work(int share, int cpu);
   void wait_for_run_after(uint32_t seen);
 

@@ -3,7 +3,7 @@
 
 #include "base/cpu.h"
 #include "bench/offline_report.h"
-#include "cli/available_memory.h"
+#include "base/available_memory.h"
 #include "cli/bench_modes.h"
 #include "cli/flag_help.h"
 #include "cli/loaded_model.h"

@@ -7,9 +7,10 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 
+#include "base/available_memory.h"
 #include "base/log.h"
-#include "cli/available_memory.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/flag_help.h"
@@ -75,11 +76,17 @@ Status check_descriptors(const Flags& flags) {
 /// Ends this process with whoever holds the other end of the pipe.
 void watch_lifeline(int fd) {
   if (fd < 0) return;
+  // It is there before StopSignals: without this a signal could come to it, and end the process.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread([fd] {
     char byte = 0;
     for (ssize_t n = 1; n > 0 || (n < 0 && errno == EINTR);) n = ::read(fd, &byte, 1);
     ::_exit(1);
   }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 /// The weights of the role are loaded by now.

@@ -31,6 +31,7 @@ struct BatchItem {
 /// Filled by the actions of a step, at most one item for each sequence.
 struct Batch {
   int tokens_left = 0;         ///< of the budget
+  int prompt_tokens_left = 0;  ///< of those, for chunks of prompts
   int prompt_logits_left = 0;  ///< rows of logits for echoed prompts that fit in memory
   bool preempted = false;      ///< blocks ran out in this step: nothing new is admitted
   std::vector<BatchItem> items;
@@ -48,6 +49,7 @@ struct Batch {
   void add(const BatchItem& item) {
     items.push_back(item);
     tokens_left -= item.end - item.begin;
+    if (!item.decodes) prompt_tokens_left -= item.end - item.begin;
   }
 };
 

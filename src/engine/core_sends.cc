@@ -48,7 +48,8 @@ void EngineCore::add(RemoteSend request, SentSink done) {
   (*send)->done = std::move(done);
   auto state = std::make_unique<Request>();
   state->send = std::move(*send);
-  state->submitted_ns = deps_.clock->now_ns();  // what came before is not this engine's queue
+  // What came before is not this engine's queue.
+  state->submitted_ns = request.received_ns != 0 ? request.received_ns : deps_.clock->now_ns();
   state->spec.id = request.id;
   state->spec.prompt = std::move(request.prompt);
   state->spec.max_tokens = 0;

@@ -63,6 +63,7 @@ void Engine::release(LeaseId lease) { mailbox_->release({lease}); }
 
 Status Engine::remote_send(RemoteSend request, std::function<void(Result<SentKv>)> done) {
   if (auto status = core_->check(request); !status) return status;
+  request.received_ns = clock_.now_ns();
   return mailbox_->submit(SendMessage{std::move(request), std::move(done)}, clock_.now_ns());
 }
 

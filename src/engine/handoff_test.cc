@@ -159,6 +159,9 @@ TEST(Handoff, PrefixHitsOnEitherSide) {
       pair.run();
       ASSERT_TRUE(pair.delivered(sent));
       EXPECT_EQ((*pair.answer(sent))->n_cached_tokens, at_prefill);
+      EXPECT_EQ((*pair.answer(sent))->n_bytes,
+                static_cast<int64_t>(prepared.address.blocks.size() * testing::kStandInBlockBytes))
+          << "each block once";
       EXPECT_EQ(pair.prefill.model.n_tokens() - n_before, 496 - at_prefill);
       EXPECT_EQ(pair.decode.outcomes[id].prompt->n_cached_tokens, at_decode);
       expect_same(pair.decode.outcomes[id], alone(request));

@@ -75,9 +75,11 @@ Status KvSender::touch(const Send& send) {
 }
 
 void KvSender::put_cached(Sequence& sequence) {
-  const Send& send = *sequence.request->send;
+  Send& send = *sequence.request->send;
   const Part part{&sequence, std::max(send.begin, send.n_put), sequence.n_computed};
   for (int layer = 0; layer < send.layout.n_layers; ++layer) put(part, layer);
+  // A chunk of the same step goes on from here.
+  if (!send.error) send.n_put = std::max(send.n_put, sequence.n_computed);
 }
 
 bool KvSender::begin_pass(std::span<const BatchItem> items) {

@@ -14,7 +14,7 @@ int round_down(int n, int unit) { return n / unit * unit; }
 /// Tokens of the next chunk, 0 = none in this step.
 int chunk_tokens(const Sequence& sequence, const ClassRun& run, const Batch& batch) {
   const int left = run.end - sequence.n_computed;
-  int room = batch.tokens_left;
+  int room = std::min(batch.tokens_left, batch.prompt_tokens_left);
   if (sequence.request->needs_prompt_logits()) room = std::min(room, batch.prompt_logits_left);
   if (left <= room) return left;
   if (run.kernel_class == linalg::KernelClass::kDecode) return room;
@@ -43,7 +43,8 @@ void add_chunk(Sequence& sequence, Batch& batch) {
 }  // namespace
 
 void PrefillAction::plan(Scheduler& scheduler, Batch& batch) {
-  if (batch.decodes()) batch.tokens_left = std::min(batch.tokens_left, mixed_tokens_);
+  batch.prompt_tokens_left =
+      batch.decodes() ? std::min(batch.tokens_left, mixed_tokens_) : batch.tokens_left;
   for (Sequence* sequence : scheduler.running()) {
     if (!sequence->decoding()) add_chunk(*sequence, batch);
   }
@@ -55,6 +56,9 @@ void PrefillAction::plan(Scheduler& scheduler, Batch& batch) {
       if (scheduler.running().empty() && scheduler.preempt_worst_ready()) continue;
       return;
     }
+    // Whoever only decodes may still come in; a prompt that gets nothing waits.
+    const bool gets_something = batch.prompt_tokens_left >= kv::kBlockTokens;
+    if (!gets_something && !admission.sequence->decoding()) return;
     scheduler.apply(admission);
     Sequence& sequence = *admission.sequence;
     if (!sequence.decoding()) {

@@ -70,9 +70,10 @@ def test_start_generate_may_come_before_the_send(two):
 @pytest.mark.parametrize("verbs", ["prep_recv", "prep_recv remote_send", "prep_recv start_generate"])
 def test_what_a_dead_router_left_is_free_within_one_lease(two, verbs):
     p, d = two
-    tokens, end = prompt(500, hash(verbs) % 1000), 496
+    tokens, end = prompt(500, 100 + len(verbs)), 496
     room = d.ok("prep_recv", prompt=tokens, end=end)
-    assert d.metric("baton_kv_blocks", state="leased") == 32 and d.metric("baton_leases", state="active") == 1
+    engines.wait_for(lambda: d.metric("baton_kv_blocks", state="leased") == 32 and d.metric("baton_leases", state="active") == 1,
+                     4, "the metrics know nothing of the lease")
     connection = None
     if "remote_send" in verbs:
         p.ok("remote_send", id="3", prompt=tokens, begin=0, end=end, to=room["address"])
@@ -86,7 +87,7 @@ def test_what_a_dead_router_left_is_free_within_one_lease(two, verbs):
     again = d.ok("prep_recv", prompt=tokens, end=end)
     assert again["n_matched"] == 0
     d.ok("release", lease=again["lease"])
-    assert d.free()
+    engines.wait_for(d.free, 4, "the lease was not given back")
     # And the address of a lease that ended is refused.
     status, body = p.call("remote_send", id="4", prompt=tokens, begin=0, end=end, to=room["address"])
     assert status >= 400 and body["error"]["message"]

@@ -17,7 +17,7 @@
 namespace baton::shmem {
 
 /// Makes the pages of segments exist and puts them into this process's page table, one segment
-/// after the other, at the lowest priority. Thread-safe.
+/// after the other, with pauses (2 GiB take some seconds). Thread-safe.
 class Warmer {
  public:
   Warmer();
@@ -31,6 +31,7 @@ class Warmer {
 
  private:
   void run();
+  void pause();
   [[nodiscard]] bool stopped();
 
   std::mutex mutex_;

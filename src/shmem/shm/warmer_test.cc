@@ -37,7 +37,8 @@ TEST(Warmer, PagesExistAndKeepWhatIsInThem) {
   const auto first = make_segment();
   const auto second = make_segment();
   std::memset(first->memory(1).data(), 7, 100);
-  EXPECT_LT(n_page_bytes(*first), size_t{1} << 20);
+  if (!first->warm(0)) GTEST_SKIP() << "skipped: this Linux has no MADV_POPULATE_WRITE";
+  EXPECT_LT(n_page_bytes(*first), kShape.total_bytes());
   Warmer warmer;
   warmer.add(first);
   warmer.add(second);
