@@ -91,7 +91,7 @@ struct AttentionKernels {
 
 extern const AttentionKernels kAttentionKernelsPortable;
 #if defined(__x86_64__)
-extern const AttentionKernels kAttentionKernelsAvx2;    ///< with FMA
+extern const AttentionKernels kAttentionKernelsAvx2;
 extern const AttentionKernels kAttentionKernelsAvx512;  ///< F, BW, DQ, VL
 #endif
 

@@ -32,7 +32,7 @@ struct RowKernels {
 extern const RowKernels kRowKernelsReference;
 extern const RowKernels kRowKernelsPortable;
 #if defined(__x86_64__)
-extern const RowKernels kRowKernelsAvx2;    ///< with FMA
+extern const RowKernels kRowKernelsAvx2;
 extern const RowKernels kRowKernelsAvx512;  ///< F, BW, DQ, VL
 #endif
 

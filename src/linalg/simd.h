@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__FMA__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
 
@@ -116,15 +116,6 @@ BATON_INLINE float max(F16 v) {
 BATON_INLINE F16 fma(F16 a, F16 b, F16 c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
-#elif defined(__FMA__)
-  using F8 = float __attribute__((vector_size(32)));
-  const F8 low = _mm256_fmadd_ps(__builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7),
-                                 __builtin_shufflevector(b, b, 0, 1, 2, 3, 4, 5, 6, 7),
-                                 __builtin_shufflevector(c, c, 0, 1, 2, 3, 4, 5, 6, 7));
-  const F8 high = _mm256_fmadd_ps(__builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15),
-                                  __builtin_shufflevector(b, b, 8, 9, 10, 11, 12, 13, 14, 15),
-                                  __builtin_shufflevector(c, c, 8, 9, 10, 11, 12, 13, 14, 15));
-  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 #else
   return a * b + c;
 #endif
