@@ -1,9 +1,9 @@
 // baton bench MODEL: prefill and decode in this process.
 #include <algorithm>
 
+#include "base/available_memory.h"
 #include "base/cpu.h"
 #include "bench/offline_report.h"
-#include "base/available_memory.h"
 #include "cli/bench_modes.h"
 #include "cli/flag_help.h"
 #include "cli/loaded_model.h"

@@ -180,7 +180,9 @@ std::optional<int64_t> RouterCore::deadline() const {
   const auto wake_at = [&out](int64_t ns) { out = std::min(out.value_or(ns), ns); };
   for (int i = 0; i < engines_.size(); ++i) {
     const auto& since_ns = engines_[i].hung_since_ns;
-    if (since_ns && options_.hang_timeout_ns != 0 && on_hang_) wake_at(*since_ns + options_.hang_timeout_ns);
+    if (since_ns && options_.hang_timeout_ns != 0 && on_hang_) {
+      wake_at(*since_ns + options_.hang_timeout_ns);
+    }
   }
   if (queue_.empty()) return out;
   if (no_engine_since_ns_) wake_at(*no_engine_since_ns_ + options_.path_timeout_ns);

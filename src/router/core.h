@@ -138,8 +138,8 @@ class RouterCore final : public EngineListener {
   bool try_place(Attempt& attempt);
   void pause(int engine);
   void note_restarts(Engine& engine);
-  /// After what may have changed Engine::hangs(). Not after on_up(): of an incarnation that has been
-  /// seen, only a frame is a sign of life.
+  /// After what may have changed Engine::hangs(). Not after on_up(): of an incarnation that has
+  /// been seen, only a frame is a sign of life.
   void note_hang(Engine& engine);
   void report_hangs();
   void update_path();

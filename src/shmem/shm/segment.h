@@ -2,7 +2,8 @@
 //
 // File: n_windows window slots of 64 bytes, rounded up to 2 MiB; then the member's PEs,
 // bytes_per_pe each, rounded up to 2 MiB each (so that huge pages can back them). Pages exist once
-// they are written (or warmed, warmer.h); the size is sealed, so a mapping can't be cut short under a reader.
+// they are written (or warmed, warmer.h); the size is sealed, so a mapping can't be cut short under
+// a reader.
 #pragma once
 
 #include <atomic>
