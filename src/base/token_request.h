@@ -109,6 +109,22 @@ struct RequestUpdate {
   std::vector<TokenEvent> events;
 };
 
+/// The end of a request that never ran: each of its choices fails with `message`.
+[[nodiscard]] inline RequestUpdate failed_update(RequestId id, int first_choice, int n_choices,
+                                                 const std::string& message) {
+  RequestUpdate update;
+  update.id = id;
+  update.prompt = PromptInfo{};
+  for (int i = 0; i < n_choices; ++i) {
+    TokenEvent event;
+    event.choice = first_choice + i;
+    event.finish = FinishReason::kError;
+    event.error = message;
+    update.events.push_back(std::move(event));
+  }
+  return update;
+}
+
 /// Called on the backend's thread; must not block and must not call back into the backend.
 using UpdateSink = std::function<void(RequestUpdate)>;
 

@@ -158,13 +158,33 @@ Status EngineCore::check_output(const TokenRequest& request) const {
   return check_tokens(request.output, limits_.n_vocab, "output token");
 }
 
-void EngineCore::add(TokenRequest request, UpdateSink sink) {
+void EngineCore::add(TokenRequest request, const UpdateSink& sink) {
+  const RequestId id = request.id;
+  const int first = request.first_choice;
+  const int n = request.n_choices;
+  try {
+    enqueue(std::move(request), sink);
+  } catch (const std::exception& e) {
+    last_error_ = fmt::format("request {:016x}: not queued: {}", id.value, e.what());
+    spdlog::critical("{}", last_error_);
+    if (Request* held = scheduler_.find(id)) {
+      for (const auto& sequence : held->choices) scheduler_.finish(*sequence);
+      scheduler_.erase(id);
+    } else {
+      ++n_refused_;
+    }
+    ++n_ended_;
+    sink(failed_update(id, first, n, "internal error: the request could not be queued"));
+  }
+}
+
+void EngineCore::enqueue(TokenRequest request, const UpdateSink& sink) {
   auto state = std::make_unique<Request>();
   state->submitted_ns = request.arrival_ns != 0 ? request.arrival_ns : deps_.clock->now_ns();
   state->spec = std::move(request);
   // They went out before the first token did.
   if (!state->spec.output.empty()) state->spec.n_prompt_logprobs.reset();
-  state->sink = std::move(sink);
+  state->sink = sink;
   Request& added = *state;
   scheduler_.add(std::move(state));
   if (!added.spec.leased) return;

@@ -51,8 +51,9 @@ class EngineCore {
   [[nodiscard]] Status check(const RemoteSend& request) const { return sender_.check(request); }
   [[nodiscard]] const EngineLimits& limits() const { return limits_; }
 
-  /// Requests have passed check(). One whose lease is gone ends at once, as given up.
-  void add(TokenRequest request, UpdateSink sink);
+  /// Requests have passed check(). One whose lease is gone ends at once, as given up; one for which
+  /// there is no memory, with kError.
+  void add(TokenRequest request, const UpdateSink& sink);
   /// `done` is called once, when everything is delivered or nothing more will be. kCancelled: by
   /// cancel(); kUnavailable: the receiver is gone, or wants it no more.
   void add(RemoteSend request, std::function<void(Result<SentKv>)> done);
@@ -91,7 +92,7 @@ class EngineCore {
   [[nodiscard]] std::vector<LeaseId> open_leases() const { return receive_.open_ids(); }
   [[nodiscard]] EngineStats stats() const;
   [[nodiscard]] int64_t n_left_queue() const {
-    return scheduler_.counters().n_left_queue + n_refused_sends_;
+    return scheduler_.counters().n_left_queue + n_refused_;
   }
   [[nodiscard]] int64_t n_ended() const { return n_ended_; }
   /// Brings the metrics up to date.
@@ -101,6 +102,7 @@ class EngineCore {
   EngineCore(const EngineOptions& options, const EngineDeps& deps, const EngineLimits& limits,
              KvMemory memory);
 
+  void enqueue(TokenRequest request, const UpdateSink& sink);
   [[nodiscard]] Status check_output(const TokenRequest& request) const;
   void run_items();
   [[nodiscard]] bool forward(std::span<const BatchItem> items, float* logits);
@@ -138,7 +140,7 @@ class EngineCore {
   int max_prompt_logits_;
   int64_t n_steps_ = 0;
   int64_t n_ended_ = 0;
-  int64_t n_refused_sends_ = 0;  ///< that ended before they were in the queue
+  int64_t n_refused_ = 0;  ///< requests and sends that ended before they were in the queue
   std::string last_error_;
 };
 

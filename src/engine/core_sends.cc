@@ -38,7 +38,7 @@ void EngineCore::add(RemoteSend request, SentSink done) {
       request.begin == request.end && (!request.n_prompt_logprobs || request.end == 0);
   if (!send || empty) {
     // It has never been in the queue.
-    ++n_refused_sends_;
+    ++n_refused_;
     ++n_ended_;
     if (!send) return call(done, tl::unexpected(send.error()));
     SentKv nothing;

@@ -295,58 +295,6 @@ TEST(Core, CancelOfTheQueuedChoiceLeavesTheOthers) {
   EXPECT_EQ(fixture.tokens(id, 1), run_alone(request).choices[1].tokens);
 }
 
-TEST(Core, NanEndsOnlyItsOwnChoiceAndIsNotCached) {
-  CoreFixture fixture;
-  fixture.model.poison_token = 63;
-  auto sick = make_request(random_tokens(200, 1, 60), 10);
-  sick.prompt.back() = 63;
-  sick.n_choices = 2;
-  auto healthy = make_request(random_tokens(200, 2, 60), 10);
-  healthy.sampling.logit_bias = {{63, -100.0F}};
-  const RequestId bad = fixture.add(sick);
-  const RequestId good = fixture.add(healthy);
-  fixture.run();
-  for (int choice = 0; choice < 2; ++choice) {
-    EXPECT_EQ(fixture.outcomes[bad].choices[choice].finish, FinishReason::kError);
-    EXPECT_FALSE(fixture.outcomes[bad].choices[choice].error.empty());
-  }
-  EXPECT_EQ(fixture.tokens(good).size(), 10U);
-  const RequestId again = fixture.add(sick);
-  fixture.run();
-  EXPECT_EQ(fixture.outcomes[again].prompt->n_cached_tokens, 0);
-}
-
-TEST(Core, AnExceptionOfTheModelEndsOnlyWhoCausesIt) {
-  CoreFixture fixture;
-  fixture.model.on_forward = [](std::span<const model::SeqSlice> slices) {
-    for (const auto& slice : slices) {
-      if (slice.tokens.size() == 77) throw std::bad_alloc();
-    }
-  };
-  auto request = make_request(random_tokens(77, 1), 4);
-  request.n_choices = 2;
-  const RequestId bad = fixture.add(request);
-  const RequestId good = fixture.add(make_request(random_tokens(50, 2), 4));
-  fixture.run();
-  EXPECT_EQ(fixture.outcomes[bad].n_finished(), 2);
-  EXPECT_EQ(fixture.outcomes[bad].choices[1].finish, FinishReason::kError);
-  EXPECT_EQ(fixture.tokens(good),
-            run_alone(make_request(random_tokens(50, 2), 4)).choices[0].tokens);
-  EXPECT_FALSE(fixture.core->stats().last_error.empty());
-  EXPECT_EQ(fixture.blocks().used, 0);
-}
-
-TEST(Core, AThrowingSinkEndsItsRequest) {
-  CoreFixture fixture;
-  auto request = make_request(random_tokens(20, 1), 10);
-  request.id = RequestId{99};
-  fixture.core->add(request, [](RequestUpdate) { throw std::runtime_error("full"); });
-  const RequestId good = fixture.add(make_request(random_tokens(20, 1), 10));
-  fixture.run();
-  EXPECT_EQ(fixture.tokens(good).size(), 10U);
-  EXPECT_EQ(fixture.core->n_ended(), 2);
-}
-
 TEST(Core, ExactPrefixGivesTheSameBitsWithAWarmCache) {
   EngineOptions exact;
   exact.exact_prefix = true;

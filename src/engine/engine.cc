@@ -55,11 +55,11 @@ void Engine::prepare_receive(PrepareReceive request,
                              std::function<void(Result<PreparedReceive>)> done) {
   Status status = core_->check(request);
   PrepareMessage message{std::move(request), std::move(done)};
-  if (status) status = mailbox_->prepare(std::move(message));
+  if (status) status = mailbox_->prepare(std::move(message), clock_.now_ns());
   if (!status) message.done(tl::unexpected(status.error()));
 }
 
-void Engine::release(LeaseId lease) { mailbox_->release({lease}); }
+void Engine::release(LeaseId lease) { mailbox_->release({lease}, clock_.now_ns()); }
 
 Status Engine::remote_send(RemoteSend request, std::function<void(Result<SentKv>)> done) {
   if (auto status = core_->check(request); !status) return status;
@@ -67,7 +67,9 @@ Status Engine::remote_send(RemoteSend request, std::function<void(Result<SentKv>
   return mailbox_->submit(SendMessage{std::move(request), std::move(done)}, clock_.now_ns());
 }
 
-void Engine::cancel(RequestId id, std::optional<int> choice) { mailbox_->cancel({id, choice}); }
+void Engine::cancel(RequestId id, std::optional<int> choice) {
+  mailbox_->cancel({id, choice}, clock_.now_ns());
+}
 
 bool Engine::drain(int64_t timeout_ns) {
   Phase running = Phase::kRunning;
@@ -108,7 +110,14 @@ void Engine::loop() {
 }
 
 bool Engine::round(bool wait) {
-  for (Message& message : take(wait)) handle(message);
+  for (Message& message : take(wait)) {
+    try {
+      handle(message);
+    } catch (const std::exception& e) {
+      // Memory ran out below us. The others of the batch have nothing to do with it.
+      spdlog::critical("engine: a message failed: {}", e.what());
+    }
+  }
   // Cancels that came during the step have just taken back what it would have said.
   core_->emit();
   const bool scheduled = core_->schedule();
@@ -127,7 +136,7 @@ std::vector<Message> Engine::take(bool wait) {
 
 void Engine::handle(Message& message) {
   if (auto* submit = std::get_if<SubmitMessage>(&message)) {
-    core_->add(std::move(submit->request), std::move(submit->sink));
+    core_->add(std::move(submit->request), submit->sink);
   } else if (auto* send = std::get_if<SendMessage>(&message)) {
     core_->add(std::move(send->request), std::move(send->done));
   } else if (auto* prepare = std::get_if<PrepareMessage>(&message)) {
@@ -177,10 +186,12 @@ EngineHealth Engine::health() const {
   const Mailbox::Pending pending = mailbox_->pending();
   const EngineStats now = stats();
   const int64_t quiet_ns = clock_.now_ns() - std::max(now.last_progress_ns, pending.since_ns);
-  if (pending.n_requests > 0 && quiet_ns > stuck_after_ns_) {
+  if (pending.any() && quiet_ns > stuck_after_ns_) {
     return {false, false,
-            fmt::format("the step loop has made no progress for {} s with {} requests pending{}{}",
-                        quiet_ns / 1'000'000'000, pending.n_requests,
+            fmt::format("the step loop has made no progress for {} s with {} pending{}{}",
+                        quiet_ns / 1'000'000'000,
+                        pending.n_requests > 0 ? fmt::format("{} requests", pending.n_requests)
+                                               : fmt::format("{} messages", pending.n_messages),
                         now.last_error.empty() ? "" : "; last error: ", now.last_error)};
   }
   if (phase == Phase::kDraining) return {true, false, "the engine is draining"};

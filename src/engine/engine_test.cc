@@ -225,6 +225,24 @@ TEST_F(EngineTest, HealthSeesAStuckStepButNotIdleness) {
   EXPECT_FALSE(engine_->health().ready);
 }
 
+TEST_F(EngineTest, HealthSeesMessagesThatNobodyTakes) {
+  engine_ = Engine::create({.kv_bytes = 1 << 20},
+                           {.model = &model_, .clock = &clock_, .metrics = &metrics_})
+                .value();
+  gate_.set(false);
+  engine_->on_round([this](bool) { gate_.pass(); });
+  engine_->start();
+  gate_.wait_for_arrival();
+  clock_.advance(10 * kLong);
+  EXPECT_TRUE(engine_->health().alive) << "nobody waits for it";
+  engine_->release(LeaseId{7});
+  clock_.advance(2 * kLong);
+  EXPECT_EQ(engine_->health().reason,
+            "the step loop has made no progress for 120 s with 1 messages pending");
+  EXPECT_FALSE(engine_->health().alive);
+  gate_.set(true);
+}
+
 TEST_F(EngineTest, DrainFinishesWhatRunsAndTakesNoMore) {
   start();
   gate_.set(false);

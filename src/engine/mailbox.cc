@@ -23,7 +23,7 @@ Status Mailbox::submit(Message&& message, int64_t now_ns) {
     }
     if (n_submitted_ == progress_.n_ended) pending_since_ns_ = now_ns;
     ++n_submitted_;
-    messages_.push_back(std::move(message));
+    push_locked(std::move(message), now_ns);
   }
   arrived_.notify_one();
   return {};
@@ -32,32 +32,37 @@ Status Mailbox::submit(Message&& message, int64_t now_ns) {
 // Whoever fills it with what isn't counted as a request is stopped at a multiple of the queue.
 bool Mailbox::overfull() const { return messages_.size() >= 4 * static_cast<size_t>(max_queue_); }
 
-Status Mailbox::prepare(PrepareMessage&& message) {
+void Mailbox::push_locked(Message&& message, int64_t now_ns) {
+  if (messages_.empty()) untaken_since_ns_ = now_ns;
+  messages_.push_back(std::move(message));
+}
+
+Status Mailbox::prepare(PrepareMessage&& message, int64_t now_ns) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return fail(ErrorCode::kUnavailable, "{}", *closed_);
     if (overfull()) return full("the engine has not come to its messages; try again later");
-    messages_.emplace_back(std::move(message));
+    push_locked(std::move(message), now_ns);
   }
   arrived_.notify_one();
   return {};
 }
 
-void Mailbox::release(ReleaseMessage message) {
+void Mailbox::release(ReleaseMessage message, int64_t now_ns) {
   {
     const std::lock_guard lock(mutex_);
     if (overfull()) return;
-    messages_.emplace_back(message);
+    push_locked(message, now_ns);
   }
   arrived_.notify_one();
 }
 
-void Mailbox::cancel(CancelMessage message) {
+void Mailbox::cancel(CancelMessage message, int64_t now_ns) {
   {
     const std::lock_guard lock(mutex_);
     // Nothing is pending, so nothing can be meant; and the box can't grow without bound.
     if (n_submitted_ == progress_.n_ended) return;
-    messages_.emplace_back(message);
+    push_locked(message, now_ns);
   }
   arrived_.notify_one();
 }
@@ -105,7 +110,8 @@ void Mailbox::report(const Progress& progress) {
 
 Mailbox::Pending Mailbox::pending() const {
   const std::lock_guard lock(mutex_);
-  return {n_submitted_ - progress_.n_ended, pending_since_ns_};
+  const int64_t n_requests = n_submitted_ - progress_.n_ended;
+  return {n_requests, messages_.size(), n_requests > 0 ? pending_since_ns_ : untaken_since_ns_};
 }
 
 bool Mailbox::wait_until_idle(int64_t timeout_ns) const {

@@ -53,10 +53,10 @@ class Mailbox {
   /// has become of `message`.
   [[nodiscard]] Status submit(Message&& message, int64_t now_ns);
   /// Errors as submit().
-  [[nodiscard]] Status prepare(PrepareMessage&& message);
+  [[nodiscard]] Status prepare(PrepareMessage&& message, int64_t now_ns);
   /// Left out when the box is full: leases end by themselves.
-  void release(ReleaseMessage message);
-  void cancel(CancelMessage message);
+  void release(ReleaseMessage message, int64_t now_ns);
+  void cancel(CancelMessage message, int64_t now_ns);
   /// Refuses further submits with `reason`; what is in the box stays.
   void close(std::string reason);
   /// Makes a waiting take() return.
@@ -69,10 +69,11 @@ class Mailbox {
   [[nodiscard]] std::vector<Message> wait_and_take(std::optional<int64_t> timeout_ns);
   void report(const Progress& progress);
 
-  /// Accepted requests that have not ended, and since when there have been any without a break.
   struct Pending {
-    int64_t n_requests = 0;
-    int64_t since_ns = 0;
+    int64_t n_requests = 0;  ///< accepted and not ended
+    size_t n_messages = 0;   ///< not taken
+    int64_t since_ns = 0;    ///< since when there has been any of either without a break
+    [[nodiscard]] bool any() const { return n_requests > 0 || n_messages > 0; }
   };
   [[nodiscard]] Pending pending() const;
   /// Waits until no request is pending; false if `timeout_ns` passed before.
@@ -80,6 +81,7 @@ class Mailbox {
 
  private:
   [[nodiscard]] bool overfull() const;
+  void push_locked(Message&& message, int64_t now_ns);
 
   const int max_queue_;
   mutable std::mutex mutex_;
@@ -89,7 +91,8 @@ class Mailbox {
   std::optional<std::string> closed_;
   bool woken_ = false;
   int64_t n_submitted_ = 0;
-  int64_t pending_since_ns_ = 0;
+  int64_t pending_since_ns_ = 0;  ///< of requests
+  int64_t untaken_since_ns_ = 0;  ///< of messages
   Progress progress_;
 };
 

@@ -68,7 +68,7 @@ Status RouterBackend::submit(TokenRequest request, UpdateSink sink) {
     ++n_submits_;
     push_locked([this, request = std::move(request), sink = std::move(sink)]() mutable {
       ++n_submits_taken_;
-      core_->add(std::move(request), std::move(sink));
+      core_->add(std::move(request), sink);
     });
   }
   arrived_.notify_one();

@@ -1,6 +1,7 @@
 #include "router/core.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -101,7 +102,19 @@ Status RouterCore::check_room(int64_t accepts_until_ns, const std::string& missi
   return full;
 }
 
-void RouterCore::add(TokenRequest request, UpdateSink sink) {
+void RouterCore::add(TokenRequest request, const UpdateSink& sink) {
+  const RequestId id = request.id;
+  const int n_choices = request.n_choices;
+  try {
+    accept(std::move(request), sink);
+  } catch (const std::exception& e) {
+    spdlog::critical("router: request {:016x}: not queued: {}", id.value, e.what());
+    clients_.erase(id);
+    sink(failed_update(id, 0, n_choices, "internal error: the request could not be queued"));
+  }
+}
+
+void RouterCore::accept(TokenRequest request, const UpdateSink& sink) {
   const RequestId id = request.id;
   auto client = std::make_unique<ClientRequest>();
   client->choices.resize(static_cast<size_t>(request.n_choices));
@@ -111,7 +124,7 @@ void RouterCore::add(TokenRequest request, UpdateSink sink) {
   client->plan->n_choices = request.n_choices;
   client->plan->arrival_ns = request.arrival_ns;
   client->request = std::move(request);
-  client->sink = std::move(sink);
+  client->sink = sink;
   const auto [it, added] = clients_.emplace(id, std::move(client));
   BATON_CHECK(added, "request id {} is in use", id.value);
   enqueue(*it->second, 0, it->second->request.n_choices, {});
@@ -281,9 +294,16 @@ void RouterCore::enqueue(ClientRequest& client, int first_choice, int n_choices,
   record.n_resumed_tokens =
       static_cast<int>(client.choices[static_cast<size_t>(first_choice)].tokens.size());
   record.queued_ns = clock_.now_ns();
-  client.attempts.insert(attempt->id);
-  queue_.insert({client.request.priority, client.request.arrival_ns, attempt->id});
-  attempts_.emplace(attempt->id, std::move(attempt));
+  const RequestId id = attempt->id;
+  attempts_.emplace(id, std::move(attempt));
+  try {
+    client.attempts.insert(id);
+    queue_.insert({client.request.priority, client.request.arrival_ns, id});
+  } catch (...) {
+    client.attempts.erase(id);
+    attempts_.erase(id);
+    throw;
+  }
   dirty_ = true;
 }
 

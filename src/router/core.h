@@ -83,7 +83,7 @@ class RouterCore final : public EngineListener {
                                   size_t n_queued) const;
   /// Takes it, whatever check() says; `sink` gets everything of it from now on, inside of calls of
   /// the core. The id is one that no open request has.
-  void add(TokenRequest request, UpdateSink sink);
+  void add(TokenRequest request, const UpdateSink& sink);
   void cancel(RequestId id, std::optional<int> choice);
   /// Ends everything with an error.
   void end_all(const std::string& message);
@@ -132,6 +132,7 @@ class RouterCore final : public EngineListener {
              std::unique_ptr<Policy> decode_policy, std::unique_ptr<Policy> prefill_policy);
 
   // core.cc: requests, queue, engines.
+  void accept(TokenRequest request, const UpdateSink& sink);
   void enqueue(ClientRequest& client, int first_choice, int n_choices, Lineage lineage);
   void dispatch();
   /// False: nothing behind it in the queue can go before it.
