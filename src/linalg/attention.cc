@@ -194,11 +194,21 @@ void attention_decode(Context& context, std::span<const AttentionUnit> units,
     }
   }
   const bool parallel = worth_the_pool(units);
+  const auto unit_of = [&](const Piece& piece) -> const AttentionUnit& {
+    return units[static_cast<size_t>(piece.unit)];
+  };
+  const auto first_tile = [&](const Piece& piece) {
+    return std::max(piece.index * kPartTiles, begin_tile(unit_of(piece)));
+  };
+  // The piece that this thread is likely to take next.
+  const int64_t ahead = parallel ? context.pool.n_threads() : 1;
   for_units(context, static_cast<int64_t>(n_pieces), parallel, [&](int thread, int64_t i) {
     const Piece& piece = pieces[i];
-    const AttentionUnit& unit = units[static_cast<size_t>(piece.unit)];
-    const int first = piece.index * kPartTiles;
-    k.stream(unit, std::max(first, begin_tile(unit)), std::min(first + kPartTiles, end_tile(unit)),
+    const AttentionUnit& unit = unit_of(piece);
+    if (i + ahead < static_cast<int64_t>(n_pieces)) {
+      k.fetch(unit_of(pieces[i + ahead]), first_tile(pieces[i + ahead]));
+    }
+    k.stream(unit, first_tile(piece), std::min((piece.index + 1) * kPartTiles, end_tile(unit)),
              scratches.scratch(thread), parts[i]);
     if (n_parts(unit) == 1) k.finish(unit, parts + i, 1);
   });

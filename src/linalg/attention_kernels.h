@@ -85,6 +85,8 @@ struct AttentionKernels {
   /// The same with sums over head_dim in lanes instead of a chain (other last bits): for few rows.
   void (*stream)(const AttentionUnit& unit, int begin_tile, int end_tile,
                  const AttentionScratch& scratch, const AttentionPart& part);
+  /// Asks the memory for what `stream` reads first when it begins at `tile`.
+  void (*fetch)(const AttentionUnit& unit, int tile);
   /// out = the parts (ascending positions, folded in that order), normalised.
   void (*finish)(const AttentionUnit& unit, const AttentionPart* parts, int n_parts);
 };

@@ -6,6 +6,10 @@
 namespace baton::linalg {
 namespace {
 
+// How far ahead of the codes that are multiplied the next ones are asked for: one row is done with
+// a strip in less time than memory takes to answer.
+constexpr int kPrefetchBytes = 8192;
+
 // ---- a tile times R rows
 
 // Exact dot products of registers [first, first + n) of the tile with R rows, as 128 * high + low.

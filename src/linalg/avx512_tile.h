@@ -134,9 +134,7 @@ inline __mmask16 output_mask(int n_outputs) {
   return static_cast<__mmask16>((1U << n_outputs) - 1U);
 }
 
-// How far ahead of the codes that are multiplied the next ones are asked for. The processor's own
-// prefetchers stop at each 4 KiB and see a new stream in every strip.
-constexpr int kPrefetchBytes = 2048;
+// The processor's own prefetchers stop at each 4 KiB and see a new stream in every strip.
 
 template <int kBytes>
 inline void prefetch(const uint8_t* p) {

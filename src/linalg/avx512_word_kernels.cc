@@ -7,6 +7,9 @@
 namespace baton::linalg {
 namespace {
 
+// How far ahead of the codes that are multiplied those of the same strip are asked for.
+constexpr int kPrefetchBytes = 2048;
+
 // Of the type that the product has inside: g++ keeps an array of __m512i in memory as well.
 using I16 = int32_t __attribute__((vector_size(64)));
 
@@ -27,9 +30,12 @@ inline void widen_tile(const StripCall& call, int64_t b, WordTile<S>& out) {
   const __m512i low_byte = _mm512_set1_epi16(0xFF);
   const __m512i bias = _mm512_set1_epi16(kFormat.bias);
   const int64_t first_code = strip_scale_bytes(kFormat, call.n_in / kTileInputs) + b * kCodeBytes;
+  // What follows these S strips are the next S.
+  int64_t ahead = first_code + kPrefetchBytes;
+  if (ahead >= call.strip_bytes) ahead += (S - 1) * call.strip_bytes;
   for (int s = 0; s < S; ++s) {
     const uint8_t* strip = call.strip + s * call.strip_bytes;
-    prefetch<kCodeBytes>(strip + first_code + kPrefetchBytes);
+    prefetch<kCodeBytes>(strip + ahead);
     Tile tile;
     load_scales<kFormat.scales>(strip, b, tile);
     load_codes<kFormat.bits>(strip + first_code, tile.codes);

@@ -1,48 +1,53 @@
-// Sixteen float32 lanes in the compilers' vector extensions: one source for every instruction set.
+// Sixteen float32 lanes: one source for every instruction set, on vectors that simd_vector.h or
+// simd_pair.h defines.
 //
 // Only for the files that are compiled once for each instruction set (*_kernels.inc). Everything
 // here has internal linkage, and those files use no inline functions of other headers: a copy
 // compiled for AVX-512 must never be what the linker picks for a CPU without it.
+//
+// What both define, beside the operators + - * / & | << >> < > >= == of each lane:
+//   fma                        a * b + c with one rounding where the instruction set has it.
+//                              Explicit, because the compiler must not choose (the library is built
+//                              with -ffp-contract=off): two shapes of a loop give the same bits
+//   swap_halves … swap_ones    lane i is that of i ^ 8, 4, 2, 1
+//   interleave_low, _high      a0 b0 a1 b1 … of the first, of the last eight lanes of two vectors
+//   even_lanes, odd_lanes      of two vectors one after the other: the reverse
+//   join_halves … join_ones    the four steps that turn 16 vectors into the vector of their sums:
+//                              each adds the halves (quarters, …) of two vectors and keeps both
+//                              results. The last two work within each quarter
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
 #define BATON_INLINE static inline __attribute__((always_inline))
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+#include "linalg/simd_pair.h"
+#else
+#include "linalg/simd_vector.h"
+#endif
+
 namespace baton::linalg {
 namespace {
 
-using F16 = float __attribute__((vector_size(64)));
-using I16 = int32_t __attribute__((vector_size(64)));
-using U16 = uint32_t __attribute__((vector_size(64)));
-using H16 = uint16_t __attribute__((vector_size(32)));
-
 constexpr int kLanes = 16;
-
-BATON_INLINE F16 splat(float x) { return F16{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
-
-BATON_INLINE F16 load(const float* p) {
-  F16 v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-
-BATON_INLINE void store(float* p, F16 v) { std::memcpy(p, &v, sizeof v); }
 
 /// The first n < 16 lanes from memory, zero in the others.
 BATON_INLINE F16 load_some(const float* p, int64_t n) {
-  F16 v = splat(0.0F);
-  std::memcpy(&v, p, static_cast<size_t>(n) * sizeof(float));
-  return v;
+  alignas(64) float some[kLanes] = {};
+  std::memcpy(some, p, static_cast<size_t>(n) * sizeof(float));
+  return load(some);
 }
 
 BATON_INLINE void store_some(float* p, F16 v, int64_t n) {
-  std::memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
+  alignas(64) float some[kLanes];
+  store(some, v);
+  std::memcpy(p, some, static_cast<size_t>(n) * sizeof(float));
 }
 
 /// Applies fn(vector) → vector elementwise to n values of up to two inputs.
@@ -54,12 +59,7 @@ BATON_INLINE void map2(const float* a, const float* b, int64_t n, float* y, Fn f
 }
 
 /// bfloat16 → float32, exact.
-BATON_INLINE F16 widen(H16 h) {
-  const U16 bits = __builtin_convertvector(h, U16) << 16;
-  F16 v;
-  std::memcpy(&v, &bits, sizeof v);
-  return v;
-}
+BATON_INLINE F16 widen(H16 h) { return as_float(to_u32(h) << 16); }
 
 BATON_INLINE F16 load(const uint16_t* p) {
   H16 h;
@@ -81,21 +81,20 @@ BATON_INLINE F16 load_8(const T* p) {
 
 /// float32 → bfloat16, nearest even; a NaN stays a (quiet) NaN.
 BATON_INLINE H16 narrow(F16 v) {
-  U16 bits;
-  std::memcpy(&bits, &v, sizeof bits);
+  const U16 bits = as_uint(v);
   const U16 rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const U16 nan = (bits >> 16) | 0x40U;
-  return __builtin_convertvector(v == v ? rounded : nan, H16);
+  return to_u16(select(v == v, rounded, nan));
 }
 
-/// Lanes i and i + width joined for width 8, 4, 2, 1: always the same tree. The result is lane 0.
+/// Lanes i and i + width joined for width 8, 4, 2, 1: always the same tree.
 template <typename Fn>
 BATON_INLINE float reduce(F16 v, Fn join) {
-  v = join(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-  v = join(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
-  v = join(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
-  v = join(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
-  return v[0];
+  v = join(v, swap_halves(v));
+  v = join(v, swap_quarters(v));
+  v = join(v, swap_pairs(v));
+  v = join(v, swap_ones(v));
+  return first(v);
 }
 
 BATON_INLINE float sum(F16 v) {
@@ -103,22 +102,11 @@ BATON_INLINE float sum(F16 v) {
 }
 
 /// Of a NaN and b they give b: exp relies on it.
-BATON_INLINE F16 max(F16 a, F16 b) { return a > b ? a : b; }
-BATON_INLINE F16 min(F16 a, F16 b) { return a < b ? a : b; }
+BATON_INLINE F16 max(F16 a, F16 b) { return select(a > b, a, b); }
+BATON_INLINE F16 min(F16 a, F16 b) { return select(a < b, a, b); }
 
 BATON_INLINE float max(F16 v) {
   return reduce(v, [](F16 a, F16 b) { return max(a, b); });
-}
-
-/// a * b + c: with one rounding where the instruction set has it. Explicit, because the compiler
-/// must not choose (the library is built with -ffp-contract=off): two shapes of a loop give the
-/// same bits.
-BATON_INLINE F16 fma(F16 a, F16 b, F16 c) {
-#if defined(__AVX512F__)
-  return _mm512_fmadd_ps(a, b, c);
-#else
-  return a * b + c;
-#endif
 }
 
 /// e^x with about 1e-7 relative error; exp(0) is exactly 1; below -87.3 the result is 1.2e-38,
@@ -136,13 +124,7 @@ BATON_INLINE F16 exp(F16 x) {
   p = fma(p, r, splat(1.6666665459e-1F));
   p = fma(p, r, splat(5.0000001201e-1F));
   p = fma(p, r * r, r) + 1.0F;
-  I16 exponent;
-  I16 bits;
-  std::memcpy(&exponent, &shifted, sizeof exponent);
-  std::memcpy(&bits, &p, sizeof bits);
-  bits += exponent << 23;
-  std::memcpy(&p, &bits, sizeof p);
-  return p;
+  return as_float(as_int(p) + (as_int(shifted) << 23));
 }
 
 /// x / (1 + e^-z): SiLU with z = x; GELU (tanh form) with z = 2 sqrt(2/π) (x + 0.044715 x³),
