@@ -97,6 +97,9 @@ std::string online_json(const OnlineSetting& setting, const Summary& s, const Lo
   number("request_throughput", s.requests_per_s);
   number("output_throughput", s.output_tokens_per_s);
   number("total_token_throughput", s.total_tokens_per_s);
+  if (s.steady_output_tokens_per_s) {
+    number("steady_output_throughput", *s.steady_output_tokens_per_s);
+  }
   count("max_concurrent_requests", s.peak_running);
   if (s.n_good) {
     count("good", *s.n_good);

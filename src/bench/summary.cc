@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace baton::bench {
 namespace {
@@ -19,6 +20,26 @@ void note_error(Summary& out, const RequestRecord& record) {
   ++out.n_failed;
   ++out.errors[record.error_kind];
   out.examples.try_emplace(record.error_kind, record.error);
+}
+
+std::optional<double> steady_rate(const LoadResult& result) {
+  int64_t begin_ns = std::numeric_limits<int64_t>::min();
+  int64_t end_ns = std::numeric_limits<int64_t>::max();
+  for (const RequestRecord& record : result.records) {
+    if (!record.ok()) continue;
+    begin_ns = std::max(begin_ns, record.chunk_ns.front());
+    end_ns = std::min(end_ns, record.chunk_ns.back());
+  }
+  if (begin_ns == std::numeric_limits<int64_t>::min() || begin_ns >= end_ns) return std::nullopt;
+  double tokens = 0;
+  for (const RequestRecord& record : result.records) {
+    if (!record.ok()) continue;
+    const auto inside = std::count_if(record.chunk_ns.begin(), record.chunk_ns.end(),
+                                      [&](int64_t ns) { return begin_ns < ns && ns <= end_ns; });
+    tokens += static_cast<double>(inside) * static_cast<double>(record.output_tokens) /
+              static_cast<double>(record.chunk_ns.size());
+  }
+  return tokens / (static_cast<double>(end_ns - begin_ns) * 1e-9);
 }
 
 }  // namespace
@@ -89,6 +110,7 @@ Summary summarize(const LoadResult& result, const Slo& slo) {
   out.requests_per_s = static_cast<double>(out.n_completed) * per_s;
   out.output_tokens_per_s = static_cast<double>(out.output_tokens) * per_s;
   out.total_tokens_per_s = static_cast<double>(out.prompt_tokens + out.output_tokens) * per_s;
+  out.steady_output_tokens_per_s = steady_rate(result);
   if (!slo.empty()) {
     out.n_good = n_good;
     out.good_per_s = static_cast<double>(n_good) * per_s;

@@ -42,6 +42,9 @@ struct Summary {
   double requests_per_s = 0;
   double output_tokens_per_s = 0;
   double total_tokens_per_s = 0;
+  /// Output tokens a second while all completed requests were generating at once: from the last
+  /// first chunk to the first last chunk. None if there was no such time.
+  std::optional<double> steady_output_tokens_per_s;
   std::optional<size_t> n_good;  ///< with an SLO
   double good_per_s = 0;
   Distribution ttft_ms;

@@ -57,6 +57,16 @@ TEST(Summary, Definitions) {
   EXPECT_EQ(s.peak_running, 2U);  // the second and the third
 }
 
+TEST(Summary, SteadyRateIsThatOfTheTimeInWhichAllGenerate) {
+  LoadResult result;
+  // All generate in (200, 400]: two chunks of two tokens each, and three of one.
+  result.records = {record(0, {100, 200, 300, 400}, 8), record(0, {200, 250, 350, 400, 600}, 5)};
+  EXPECT_DOUBLE_EQ(summarize(result, {}).steady_output_tokens_per_s.value(), 7 / 0.2);
+  result.records.push_back(failed("timeout", "slow"));
+  EXPECT_DOUBLE_EQ(summarize(result, {}).steady_output_tokens_per_s.value(), 7 / 0.2);
+  EXPECT_FALSE(summarize(run(), {}).steady_output_tokens_per_s.has_value());
+}
+
 TEST(Summary, Goodput) {
   const auto good = [](const char* slo) { return *summarize(run(), *parse_slo(slo)).n_good; };
   EXPECT_EQ(good("ttft=100"), 2U);
