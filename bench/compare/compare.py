@@ -112,6 +112,8 @@ def cell(value, digits=0) -> str:
 
 
 def rate_table(model: str, results: dict, systems: list) -> list:
+    if not any(name.startswith(("prefill", "decode")) for name in results):
+        return []
     lines = ["", f"{model}, tokens/s:", "", "| | " + " | ".join(systems) + " | 1B ÷ llama.cpp | 1B ÷ vLLM |", "|---" * (len(systems) + 3) + "|"]
     for name, by_system in results.items():
         if not name.startswith(("prefill", "decode")):
