@@ -165,17 +165,24 @@ void EngineCore::add(TokenRequest request, const UpdateSink& sink) {
   try {
     enqueue(std::move(request), sink);
   } catch (const std::exception& e) {
-    last_error_ = fmt::format("request {:016x}: not queued: {}", id.value, e.what());
-    spdlog::critical("{}", last_error_);
-    if (Request* held = scheduler_.find(id)) {
-      for (const auto& sequence : held->choices) scheduler_.finish(*sequence);
-      scheduler_.erase(id);
-    } else {
-      ++n_refused_;
-    }
-    ++n_ended_;
+    abandon(id);
+    spdlog::critical("request {:016x}: not queued: {}", id.value, e.what());
     sink(failed_update(id, first, n, "internal error: the request could not be queued"));
   }
+}
+
+void EngineCore::abandon(RequestId id) {
+  ++n_ended_;
+  Request* held = scheduler_.find(id);
+  if (held == nullptr) {
+    ++n_refused_;
+    return;
+  }
+  // From the back: the last choice has nobody to hand anything over to.
+  for (auto it = held->choices.rbegin(); it != held->choices.rend(); ++it) {
+    scheduler_.finish(**it);
+  }
+  scheduler_.erase(id);
 }
 
 void EngineCore::enqueue(TokenRequest request, const UpdateSink& sink) {

@@ -56,7 +56,7 @@ class EngineCore {
   void add(TokenRequest request, const UpdateSink& sink);
   /// `done` is called once, when everything is delivered or nothing more will be. kCancelled: by
   /// cancel(); kUnavailable: the receiver is gone, or wants it no more.
-  void add(RemoteSend request, std::function<void(Result<SentKv>)> done);
+  void add(RemoteSend request, const std::function<void(Result<SentKv>)>& done);
   /// Makes room for a prompt's KV, at once or not at all (kExhausted, retryable).
   [[nodiscard]] Result<PreparedReceive> prepare(const PrepareReceive& request) {
     return receive_.prepare(request);
@@ -103,6 +103,9 @@ class EngineCore {
              KvMemory memory);
 
   void enqueue(TokenRequest request, const UpdateSink& sink);
+  void enqueue(RemoteSend request, const std::function<void(Result<SentKv>)>& done);
+  /// Forgets a request or a send for which memory ran out while it was queued, and counts it.
+  void abandon(RequestId id);
   [[nodiscard]] Status check_output(const TokenRequest& request) const;
   void run_items();
   [[nodiscard]] bool forward(std::span<const BatchItem> items, float* logits);

@@ -31,7 +31,18 @@ std::vector<Request*> sends_of(const Sequences& sequences) {
 
 }  // namespace
 
-void EngineCore::add(RemoteSend request, SentSink done) {
+void EngineCore::add(RemoteSend request, const SentSink& done) {
+  const RequestId id = request.id;
+  try {
+    enqueue(std::move(request), done);
+  } catch (const std::exception& e) {
+    abandon(id);
+    spdlog::critical("send {:016x}: not queued: {}", id.value, e.what());
+    call(done, fail(ErrorCode::kInternal, "internal error: the send could not be queued"));
+  }
+}
+
+void EngineCore::enqueue(RemoteSend request, const SentSink& done) {
   auto send = sender_.open(request);
   // Nothing to put, and nothing of it wanted.
   const bool empty =
@@ -45,7 +56,7 @@ void EngineCore::add(RemoteSend request, SentSink done) {
     if (request.n_prompt_logprobs) nothing.prompt_logprobs.resize(1);
     return call(done, std::move(nothing));
   }
-  (*send)->done = std::move(done);
+  (*send)->done = done;
   auto state = std::make_unique<Request>();
   state->send = std::move(*send);
   // What came before is not this engine's queue.

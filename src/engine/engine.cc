@@ -138,7 +138,7 @@ void Engine::handle(Message& message) {
   if (auto* submit = std::get_if<SubmitMessage>(&message)) {
     core_->add(std::move(submit->request), submit->sink);
   } else if (auto* send = std::get_if<SendMessage>(&message)) {
-    core_->add(std::move(send->request), std::move(send->done));
+    core_->add(std::move(send->request), send->done);
   } else if (auto* prepare = std::get_if<PrepareMessage>(&message)) {
     auto prepared = core_->prepare(prepare->request);
     if (prepared) {

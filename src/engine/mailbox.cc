@@ -1,5 +1,6 @@
 #include "engine/mailbox.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -21,9 +22,9 @@ Status Mailbox::submit(Message&& message, int64_t now_ns) {
     if (n_waiting >= max_queue_) {
       return full(fmt::format("the queue is full ({} requests wait); try again later", n_waiting));
     }
+    push_locked(std::move(message), now_ns);
     if (n_submitted_ == progress_.n_ended) pending_since_ns_ = now_ns;
     ++n_submitted_;
-    push_locked(std::move(message), now_ns);
   }
   arrived_.notify_one();
   return {};
@@ -33,8 +34,8 @@ Status Mailbox::submit(Message&& message, int64_t now_ns) {
 bool Mailbox::overfull() const { return messages_.size() >= 4 * static_cast<size_t>(max_queue_); }
 
 void Mailbox::push_locked(Message&& message, int64_t now_ns) {
-  if (messages_.empty()) untaken_since_ns_ = now_ns;
-  messages_.push_back(std::move(message));
+  messages_.push_back(std::move(message));  // throws if it throws, and has done nothing then
+  if (messages_.size() == 1) untaken_since_ns_ = now_ns;
 }
 
 Status Mailbox::prepare(PrepareMessage&& message, int64_t now_ns) {
@@ -111,7 +112,9 @@ void Mailbox::report(const Progress& progress) {
 Mailbox::Pending Mailbox::pending() const {
   const std::lock_guard lock(mutex_);
   const int64_t n_requests = n_submitted_ - progress_.n_ended;
-  return {n_requests, messages_.size(), n_requests > 0 ? pending_since_ns_ : untaken_since_ns_};
+  int64_t since_ns = n_requests > 0 ? pending_since_ns_ : untaken_since_ns_;
+  if (!messages_.empty()) since_ns = std::min(since_ns, untaken_since_ns_);
+  return {n_requests, messages_.size(), since_ns};
 }
 
 bool Mailbox::wait_until_idle(int64_t timeout_ns) const {

@@ -72,7 +72,7 @@ class Mailbox {
   struct Pending {
     int64_t n_requests = 0;  ///< accepted and not ended
     size_t n_messages = 0;   ///< not taken
-    int64_t since_ns = 0;    ///< since when there has been any of either without a break
+    int64_t since_ns = 0;    ///< the longest that there have been any of one kind without a break
     [[nodiscard]] bool any() const { return n_requests > 0 || n_messages > 0; }
   };
   [[nodiscard]] Pending pending() const;

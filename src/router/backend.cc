@@ -65,11 +65,11 @@ Status RouterBackend::submit(TokenRequest request, UpdateSink sink) {
         !ok) {
       return ok;
     }
-    ++n_submits_;
     push_locked([this, request = std::move(request), sink = std::move(sink)]() mutable {
       ++n_submits_taken_;
       core_->add(std::move(request), sink);
     });
+    ++n_submits_;
   }
   arrived_.notify_one();
   return {};
@@ -155,8 +155,8 @@ void RouterBackend::post(Task task) {
 }
 
 void RouterBackend::push_locked(Task task) {
-  if (busy_since_ns_ == 0) busy_since_ns_ = clock_.now_ns();
   tasks_.push_back(std::move(task));
+  if (busy_since_ns_ == 0) busy_since_ns_ = clock_.now_ns();
 }
 
 void RouterBackend::loop() {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -172,6 +173,9 @@ class RouterCore final : public EngineListener {
   void settle(Attempt& attempt, const Delivery& delivery);
   void retry(Attempt& attempt, const Retry& why);
   void go_on(ClientRequest& client, const std::vector<int>& choices, const Lineage& lineage);
+  void enqueue_again(ClientRequest& client, const std::vector<int>& choices,
+                     const Lineage& lineage);
+  void fail_unplanned(ClientRequest& client, const std::exception& e);
   void put_back(Attempt& attempt, const std::string& detail);
   void end_attempt(Attempt& attempt, const Ending& ending);
   void end_send(RequestId id, const std::string& detail);

@@ -1,5 +1,6 @@
 // What the engines generate on its way to the clients, and the ways an attempt can end.
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <utility>
 
@@ -193,8 +194,25 @@ void RouterCore::retry(Attempt& attempt, const Retry& why) {
   go_on(client, choices, lineage);
 }
 
+// Memory ran out: a client that nobody works for must not wait for ever.
+void RouterCore::fail_unplanned(ClientRequest& client, const std::exception& e) {
+  spdlog::critical("request {}: not planned again: {}", client.plan->label, e.what());
+  fail_request(client, ErrorCode::kInternal, "internal error: the request could not be queued");
+}
+
 void RouterCore::go_on(ClientRequest& client, const std::vector<int>& choices,
                        const Lineage& lineage) {
+  try {
+    enqueue_again(client, choices, lineage);
+  } catch (const std::exception& e) {
+    fail_unplanned(client, e);
+    return;
+  }
+  forget_if_ended(client);
+}
+
+void RouterCore::enqueue_again(ClientRequest& client, const std::vector<int>& choices,
+                               const Lineage& lineage) {
   const int n_choices = client.request.n_choices;
   if (client.untouched() && static_cast<int>(choices.size()) == n_choices) {
     return enqueue(client, 0, n_choices, lineage);
@@ -215,7 +233,6 @@ void RouterCore::go_on(ClientRequest& client, const std::vector<int>& choices,
     choice.ended = true;
     client.sink(std::move(last));
   }
-  forget_if_ended(client);
 }
 
 void RouterCore::put_back(Attempt& attempt, const std::string& detail) {
@@ -224,7 +241,11 @@ void RouterCore::put_back(Attempt& attempt, const std::string& detail) {
   const int n_choices = attempt.n_choices();
   Lineage lineage = attempt.lineage;
   end_attempt(attempt, {PartOutcome::kNoRoom, detail});
-  enqueue(client, first_choice, n_choices, std::move(lineage));
+  try {
+    enqueue(client, first_choice, n_choices, std::move(lineage));
+  } catch (const std::exception& e) {
+    fail_unplanned(client, e);
+  }
 }
 
 void RouterCore::end_attempt(Attempt& attempt, const Ending& ending) {
