@@ -135,7 +135,6 @@ inline __mmask16 output_mask(int n_outputs) {
 }
 
 // The processor's own prefetchers stop at each 4 KiB and see a new stream in every strip.
-
 template <int kBytes>
 inline void prefetch(const uint8_t* p) {
   for (int i = 0; i < kBytes; i += 64)

@@ -184,11 +184,10 @@ def test_cancel_at_random_moments_frees_both_sides():
             start = time.monotonic()
             engines.wait_for(lambda: nothing_left(server), 10, engine_list(server))
             free_s.append(time.monotonic() - start)
-            if round_number % 8 == 7:
-                assert streamed(server, check) == (right, None)
+            assert streamed(server, check) == (right, None), round_number
         print(f"free after {statistics.median(free_s):.2f} s, {max(free_s):.2f} s at most")
-        assert statistics.median(free_s) <= 1.0, free_s
-        assert streamed(server, check) == (right, None)
+        # Nine of ten: the system may take the cores away now and then.
+        assert sorted(free_s)[len(free_s) * 9 // 10] <= 1.0, free_s
         outcomes = {s for s in server.metrics() if s.startswith("baton_router_requests_total")}
         assert outcomes
 

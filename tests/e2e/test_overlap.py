@@ -8,31 +8,27 @@ import statistics
 import baton
 
 
-def read_trace(path):
-    text = path.read_text().rstrip().rstrip(",")
-    return json.loads(text if text.endswith("]") else text + "]")
-
-
-def test_puts_overlap_and_prompts_follow_one_another(tmp_path):
-    path = tmp_path / "trace.json"
-    rng = random.Random(1)
+def traced_run(path, seed):
+    """Events of 20 prompts on 1P1D, by (process, name), and the processes of both roles."""
+    rng = random.Random(seed)
     prompts = [[rng.randrange(1000, 40000) for _ in range(rng.choice([300, 520, 700]))] for _ in range(20)]
     with baton.Server("--engines", "1P1D", "--trace", path, "--log-level", "warn") as server:
         with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
             list(pool.map(lambda p: server.post("/v1/completions", prompt=p, max_tokens=30, ignore_eos=True), prompts))
-    events = read_trace(path)
+    text = path.read_text().rstrip().rstrip(",")
+    events = json.loads(text if text.endswith("]") else text + "]")
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     prefill = next(pid for pid, name in names.items() if "prefill" in name)
     decode = next(pid for pid, name in names.items() if "decode" in name)
     assert prefill != decode
     by_name = collections.defaultdict(list)
-    for event in events:
-        if event.get("ph") == "X":
-            by_name[event["pid"], event["name"]].append(event)
+    for event in sorted((e for e in events if e.get("ph") == "X"), key=lambda e: e["ts"]):
+        by_name[event["pid"], event["name"]].append(event)
+    return by_name, prefill, decode
 
-    # Layer i's put begins before layer i + 1 is computed.
-    layers = sorted(by_name[prefill, "layer"], key=lambda e: e["ts"])
-    puts = by_name[prefill, "put"]
+
+def check_puts(layers, puts):
+    """Layer i's put begins before layer i + 1 is computed."""
     assert layers and puts
     n_pairs = 0
     for layer, following in zip(layers, layers[1:]):
@@ -44,18 +40,30 @@ def test_puts_overlap_and_prompts_follow_one_another(tmp_path):
         n_pairs += 1
     assert n_pairs >= 20 * 29
 
-    # While A decodes there, B, which is queued here, begins as soon as A's prefill ends.
-    chunks = sorted(by_name[prefill, "prefill"], key=lambda e: e["ts"])
-    queued = {label: e["ts"] for e in by_name[prefill, "queue"] for label in e["args"]["requests"]}
-    gaps = []
+
+def queued_pairs(chunks, queue):
+    """(A's chunk, B's chunk): B, which is queued, is the next after A's prefill has ended."""
+    queued = {label: e["ts"] for e in queue for label in e["args"]["requests"]}
     for a, b in zip(chunks, chunks[1:]):
         new = set(b["args"]["requests"]) - set(a["args"]["requests"])
         if new and any(queued[label] < a["ts"] + a["dur"] for label in new):
-            gaps.append((b["ts"] - a["ts"] - a["dur"]) / 1e3)
-    assert len(gaps) >= 15, gaps
-    print(f"{len(gaps)} prompts queued behind another: begin {statistics.median(gaps):.3f} ms after it (most {max(gaps):.3f})")
-    # Three of four: the system may take the core away from the engine now and then.
-    assert sorted(gaps)[len(gaps) * 3 // 4] <= 2.0, gaps
-    # … and decode steps run on the other engine while prompts are prefilled on this one.
-    decodes = by_name[decode, "decode"]
-    assert any(c["ts"] < d["ts"] < c["ts"] + c["dur"] for c in chunks for d in decodes)
+            yield a, b
+
+
+def test_puts_overlap_and_prompts_follow_one_another(tmp_path):
+    # The system may take a core away from the engine for a while, in one run or another: a gap of the engine's own
+    # would be in all of them.
+    for attempt in range(3):
+        by_name, prefill, decode = traced_run(tmp_path / f"trace{attempt}.json", 1 + attempt)
+        check_puts(by_name[prefill, "layer"], by_name[prefill, "put"])
+        pairs = list(queued_pairs(by_name[prefill, "prefill"], by_name[prefill, "queue"]))
+        gaps = sorted((b["ts"] - a["ts"] - a["dur"]) / 1e3 for a, b in pairs)
+        assert len(gaps) >= 15, gaps
+        print(f"{len(gaps)} prompts queued behind another: begin {statistics.median(gaps):.3f} ms after it (most {gaps[-1]:.3f})")
+        # While B is prefilled here, decode steps run on the other engine.
+        steps = by_name[decode, "decode"]
+        beside = sum(any(b["ts"] < d["ts"] < b["ts"] + b["dur"] for d in steps) for _, b in pairs)
+        assert beside >= len(pairs) - 2, (beside, len(pairs))
+        if gaps[-2] <= 2.0:
+            return
+    raise AssertionError(gaps)
