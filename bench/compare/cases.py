@@ -43,6 +43,8 @@ class Client:
         process = subprocess.Popen(self.command(server, list(flags)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield process
+            if process.poll() is not None:
+                sys.exit(f"{server.name}: the load beside the measurement ended (exit status {process.returncode})")
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(60)
@@ -67,6 +69,8 @@ def decode(n_streams: int, n_tokens: int):
 
     def measure(client: Client, server: Server) -> dict:
         report = client.load(server, *IDS, "--prompt-tokens", 32, "--output-tokens", n_tokens, "--requests", n_streams)
+        if "steady_output_throughput" not in report:
+            sys.exit(f"{server.name}: {n_streams} streams of {n_tokens} tokens never ran all at once")
         return {"tokens/s": report["steady_output_throughput"]}
 
     return measure

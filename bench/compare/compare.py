@@ -6,7 +6,8 @@
 Sets the peers up in the cache folder (once, 25 minutes), then starts one system after another, measures all
 cases on each, and does so again for each round. What was measured is kept in the cache folder by machine, commit
 (of baton) and case: a run that was interrupted goes on where it stopped, a second one at the same commit prints at
-once, --fresh forgets. --write puts the tables into docs/performance.md. Needs nothing but Python and baton.
+once, --fresh measures again. --write puts the tables into docs/performance.md. Needs the models (`baton pull`), cmake,
+ninja and a compiler for llama.cpp, and the network for both peers the first time.
 """
 import argparse
 import datetime
@@ -59,8 +60,8 @@ def commit() -> str:
 class Store:
     """Results by a key of strings, on disk after every case."""
 
-    def __init__(self, fresh: bool):
-        self.results = {} if fresh or not STORE.exists() else json.loads(STORE.read_text())
+    def __init__(self):
+        self.results = json.loads(STORE.read_text()) if STORE.exists() else {}
 
     def get(self, key: list):
         return self.results.get(" / ".join(key))
@@ -86,14 +87,17 @@ def measure(options, store: Store) -> dict:
             wanted = {name: run for name, run in all_cases(model, options.trace).items()
                       if not options.only or any(name.startswith(only) for only in options.only)}
             for system in options.systems:
-                version = options.commit if system.startswith("baton") else "-"
+                version = {"llama.cpp": peers.LLAMA, "vLLM": peers.VLLM}.get(system, options.commit)
                 keys = {name: [machine(), system, version, model, name, str(round_number)] for name in wanted}
-                missing = [name for name in wanted if store.get(keys[name]) is None]
+                # What isn't committed may have changed since.
+                fresh = options.fresh or version.endswith("+")
+                missing = [name for name in wanted if fresh or store.get(keys[name]) is None]
                 if missing:
-                    client = Client(options.baton, model, 1 + round_number * 8 + SYSTEMS.index(system))
                     with server(options, system, model) as running:
-                        cases.warm_up(client, running)
+                        cases.warm_up(Client(options.baton, model, 99), running)
                         for name in missing:
+                            # The same prompts for every system.
+                            client = Client(options.baton, model, 100 * (1 + round_number) + list(all_cases(model, options.trace)).index(name))
                             value = wanted[name](client, running)
                             store.put(keys[name], value)
                             say(f"  {model}, round {round_number + 1}: {system}, {name}: " + ", ".join(f"{k} {v:.4g}" for k, v in value.items()))
@@ -167,10 +171,12 @@ def main() -> None:
     if not options.trace.exists():
         say(f"skipped: goodput (no trace at {options.trace})")
     options.commit = commit()
-    results = measure(options, Store(options.fresh))
+    results = measure(options, Store())
     lines = [f"{machine()}; baton {options.commit}, {peers.LLAMA.replace('==', ' ')}, {peers.VLLM.replace('==', ' ')}; "
              f"{datetime.date.today()}; median of {options.rounds} round{'s' * (options.rounds > 1)} of `bench/compare/compare.py`."]
-    for model in options.models:
+    if not results:
+        sys.exit(f"--only {' '.join(options.only)}: no case of {', '.join(options.models)} begins so")
+    for model in results:
         lines += rate_table(model, results[model], options.systems) + other_tables(results[model], options.systems)
     text = "\n".join(lines)
     print(text)

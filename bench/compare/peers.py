@@ -6,6 +6,7 @@ GGUF dequantised to a folder of bf16 safetensors, since it runs no other.
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -111,15 +112,22 @@ class Server:
         (CACHE / "compare").mkdir(parents=True, exist_ok=True)
         self.log = open(CACHE / f"compare/{self.name.replace(' ', '-')}.log", "w")
         self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log, env=self.environment, start_new_session=True)
+        try:
+            self.wait_until_ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def wait_until_ready(self):
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
                 if urllib.request.urlopen(self.url + "/health", timeout=2).status == 200:
-                    return self
+                    return
             except OSError:
                 pass
             time.sleep(0.1)
-        self.__exit__()
         sys.exit(f"{self.name} did not start: see {self.log.name}")
 
     def __exit__(self, *_):
@@ -127,8 +135,12 @@ class Server:
         try:
             self.process.wait(30)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(30)
+            pass
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)  # it leads a group of its own: what is left of that too
+        except ProcessLookupError:
+            pass
+        self.process.wait(30)
 
 
 def free_port() -> int:
@@ -140,7 +152,7 @@ def free_port() -> int:
 def baton(binary: pathlib.Path, model: str, engines: str, cpus: list = CPUS, kernels: str = "") -> Server:
     port = free_port()
     environment = {"BATON_KERNELS": kernels} if kernels else {}
-    command = [binary, "serve", CACHE / "models" / MODELS[model], "--engines", engines, "--cpus", ",".join(map(str, cpus)),
+    command = [binary, "serve", model, "--engines", engines, "--cpus", ",".join(map(str, cpus)),
                "--port", port, "--log-level", "warn"]
     return Server(f"baton {engines}", command, port, environment)
 
@@ -160,6 +172,6 @@ def vllm(model: str, requirements: pathlib.Path | None) -> Server:
     folder = vllm_folder(python, CACHE / "models" / MODELS[model])
     command = ["taskset", "-c", ",".join(map(str, CPUS)), python, "-m", "vllm.entrypoints.openai.api_server", "--model", folder,
                "--served-model-name", model, "--dtype", "bfloat16", "--max-model-len", 8192, "--port", port]
-    environment = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": f"{CPUS[0]}-{CPUS[-1]}",
+    environment = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, CPUS)),
                    "VLLM_NO_USAGE_STATS": "1"}
     return Server("vLLM", command, port, environment)
