@@ -216,4 +216,4 @@ def test_a_router_killed_between_any_two_verbs():
                 time.sleep(rng.random() * 0.6)
                 router.process.kill()
                 router.process.wait()
-            engines.wait_for(lambda: p.free() and d.free(), 8, "something is held after the router's death")
+            engines.wait_for(lambda: p.free() and d.free(), 4, "something is held after the router's death")

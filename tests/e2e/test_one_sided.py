@@ -82,7 +82,7 @@ def test_what_a_dead_router_left_is_free_within_one_lease(two, verbs):
                                                   **greedy(10)})
         time.sleep(0.1)
         connection.close()
-    engines.wait_for(lambda: p.free() and d.free(), 4, "the lease did not run out")
+    engines.wait_for(lambda: p.free() and d.free(), 3, "the lease did not run out")
     # Nothing that never arrived may be matched.
     again = d.ok("prep_recv", prompt=tokens, end=end)
     assert again["n_matched"] == 0
