@@ -43,7 +43,8 @@ constexpr StripKernels kAvx512Strips = {"avx512_vnni", kAvx512MinWordRows, avx51
 #endif
 
 Result<std::unique_ptr<Linear>> make_decode_linear(Context& context,
-                                                   std::span<const MatrixView> stacked) {
+                                                   std::span<const MatrixView> stacked,
+                                                   PackedFile* file) {
   switch (context.kernels) {
     case KernelSet::kReference:
       return make_reference_linear(context, stacked);
@@ -56,7 +57,7 @@ Result<std::unique_ptr<Linear>> make_decode_linear(Context& context,
   }
 #if defined(__x86_64__)
   const bool avx2 = context.kernels == KernelSet::kAvx2;
-  return make_strip_linear(context, avx2 ? kAvx2Strips : kAvx512Strips, stacked);
+  return make_strip_linear(context, avx2 ? kAvx2Strips : kAvx512Strips, stacked, file);
 #else
   BATON_CHECK(false, "kernel set {} chosen for a CPU without it", name(context.kernels));
 #endif
@@ -72,12 +73,12 @@ bool classes_agree(KernelSet kernels, std::span<const MatrixView> stacked) {
 }
 
 Result<std::unique_ptr<Linear>> make_linear(Context& context, KernelClass kernel_class,
-                                            std::span<const MatrixView> stacked) {
+                                            std::span<const MatrixView> stacked, PackedFile* file) {
   if (auto ok = check(stacked); !ok) return tl::unexpected(ok.error());
   if (kernel_class == KernelClass::kDecode || classes_agree(context.kernels, stacked)) {
-    return make_decode_linear(context, stacked);
+    return make_decode_linear(context, stacked, file);
   }
-  return make_panel_linear(context, stacked);
+  return make_panel_linear(context, stacked, file);
 }
 
 }  // namespace baton::linalg

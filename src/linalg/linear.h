@@ -29,6 +29,8 @@ struct MatrixView {
   const std::byte* data = nullptr;
 };
 
+class PackedFile;
+
 /// Immutable once made; apply() may be called by the owner of the Context only.
 class Linear {
  public:
@@ -44,10 +46,13 @@ class Linear {
 };
 
 /// Packs `stacked` matrices of equal n_in (their outputs one after another: fused q+k+v, gate+up;
-/// the types may differ) for `kernel_class`. The sources are not needed afterwards.
+/// the types may differ) for `kernel_class`. The sources are not needed afterwards. With a `file`
+/// strips and panels come from there if it has them, and it is told of those that it hasn't; other
+/// layouts (rows as they are, and the float32 of the yardstick) are not worth keeping.
 [[nodiscard]] Result<std::unique_ptr<Linear>> make_linear(Context& context,
                                                           KernelClass kernel_class,
-                                                          std::span<const MatrixView> stacked);
+                                                          std::span<const MatrixView> stacked,
+                                                          PackedFile* file = nullptr);
 
 /// Whether make_linear makes the same of `stacked` for both classes: one may serve for the other.
 [[nodiscard]] bool classes_agree(KernelSet kernels, std::span<const MatrixView> stacked);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "linalg/aligned_buffer.h"
+#include "linalg/packed_file.h"
 #include "linalg/panel_matmul.h"
 #include "linalg/parallel.h"
 #include "linalg/row_kernels.h"
@@ -44,7 +44,7 @@ class PanelLinear final : public Linear {
     int64_t n_out;
     int64_t tile;
     std::unique_ptr<PanelMatmul> matmul;
-    AlignedBuffer weights;
+    PackedBytes weights;
   };
   explicit PanelLinear(Parts parts) : p_(std::move(parts)) {}
 
@@ -210,7 +210,8 @@ void pack_tiles(Context& context, std::span<const MatrixView> stacked, PanelLine
 }  // namespace
 
 Result<std::unique_ptr<Linear>> make_panel_linear(Context& context,
-                                                  std::span<const MatrixView> stacked) {
+                                                  std::span<const MatrixView> stacked,
+                                                  PackedFile* file) {
   PanelLinear::Parts parts{};
   parts.arithmetic = arithmetic(context.kernels);
   parts.n_in = stacked.front().n_in;
@@ -221,12 +222,16 @@ Result<std::unique_ptr<Linear>> make_panel_linear(Context& context,
   if (!matmul) return tl::unexpected(matmul.error());
   parts.matmul = std::move(*matmul);
   const int64_t n_tiles = (parts.n_out + parts.tile - 1) / parts.tile;
-  auto weights = AlignedBuffer::create(
-      PanelLinear::stored_bytes(parts.arithmetic, *parts.matmul) * static_cast<size_t>(n_tiles),
-      "bf16 weights");
+  const std::string layout =
+      fmt::format("panels {} tile {} {}", parts.arithmetic.bf16 ? "bf16" : "f32", parts.tile,
+                  parts.matmul->layout());
+  auto weights = take_packed(file, {stacked, layout,
+                                    PanelLinear::stored_bytes(parts.arithmetic, *parts.matmul) *
+                                        static_cast<size_t>(n_tiles),
+                                    "bf16 weights"});
   if (!weights) return tl::unexpected(weights.error());
   parts.weights = std::move(*weights);
-  pack_tiles(context, stacked, parts);
+  if (!parts.weights.packed()) pack_tiles(context, stacked, parts);
   return std::make_unique<PanelLinear>(std::move(parts));
 }
 

@@ -12,7 +12,8 @@
 namespace baton::linalg {
 
 /// Packs `stacked` (checked by make_linear: not empty, equal n_in, whole blocks) for prefill.
-[[nodiscard]] Result<std::unique_ptr<Linear>> make_panel_linear(
-    Context& context, std::span<const MatrixView> stacked);
+[[nodiscard]] Result<std::unique_ptr<Linear>> make_panel_linear(Context& context,
+                                                                std::span<const MatrixView> stacked,
+                                                                PackedFile* file = nullptr);
 
 }  // namespace baton::linalg

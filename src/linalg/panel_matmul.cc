@@ -1,10 +1,12 @@
 #include "linalg/panel_matmul.h"
 
 #include <dlfcn.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <dnnl.hpp>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -138,6 +140,25 @@ size_t PanelMatmul::scratch_bytes() const {
 }
 
 std::string PanelMatmul::implementation() const { return impl_->matmul_desc.impl_info_str(); }
+
+std::string PanelMatmul::layout() const {
+  const memory::desc tile = impl_->matmul_desc.weights_desc();
+#if DNNL_VERSION_MAJOR >= 3
+  const std::vector<int64_t> padded = tile.get_padded_dims();
+  const std::vector<int64_t> strides = tile.get_strides();
+  const std::vector<int64_t> blocks = tile.get_inner_blks();
+  const std::vector<int64_t> indices = tile.get_inner_idxs();
+#else
+  const dnnl_memory_desc_t& d = tile.data;
+  const dnnl_blocking_desc_t& b = d.format_desc.blocking;
+  const std::span padded(d.padded_dims, static_cast<size_t>(d.ndims));
+  const std::span strides(b.strides, static_cast<size_t>(d.ndims));
+  const std::span blocks(b.inner_blks, static_cast<size_t>(b.inner_nblks));
+  const std::span indices(b.inner_idxs, static_cast<size_t>(b.inner_nblks));
+#endif
+  return fmt::format("padded {} strides {} blocks {} of {}", fmt::join(padded, " "),
+                     fmt::join(strides, " "), fmt::join(blocks, " "), fmt::join(indices, " "));
+}
 
 void PanelMatmul::pack(const float* rows, std::byte* packed, std::byte* scratch) const {
   must([&] {

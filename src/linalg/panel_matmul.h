@@ -35,6 +35,8 @@ class PanelMatmul {
   [[nodiscard]] size_t scratch_bytes() const;
   /// oneDNN's name for what it chose, e.g. "brg:avx512_core".
   [[nodiscard]] std::string implementation() const;
+  /// How oneDNN lays out a packed tile: equal texts, equal bytes for equal rows.
+  [[nodiscard]] std::string layout() const;
 
   /// rows [n_out][n_in] float32 → packed (in the shape's type).
   void pack(const float* rows, std::byte* packed, std::byte* scratch) const;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "linalg/activations.h"
-#include "linalg/aligned_buffer.h"
+#include "linalg/packed_file.h"
 #include "linalg/tile_pack.h"
 #include "linalg/tiles.h"
 
@@ -54,7 +54,8 @@ class StripLinear final : public Linear {
  public:
   explicit StripLinear(const StripKernels& kernels) : kernels_(kernels) {}
   static Result<std::unique_ptr<Linear>> create(Context& context, const StripKernels& kernels,
-                                                std::span<const MatrixView> stacked);
+                                                std::span<const MatrixView> stacked,
+                                                PackedFile* file);
 
   void apply(Context& context, const float* x, int64_t n_rows, float* y) const override;
   [[nodiscard]] int64_t n_in() const override { return n_in_; }
@@ -74,7 +75,7 @@ class StripLinear final : public Linear {
   const StripKernels& kernels_;
   std::vector<Segment> segments_;
   std::vector<OffsetKind> offset_kinds_;
-  AlignedBuffer weights_;
+  PackedBytes weights_;
   int64_t n_bytes_ = 0;
   int64_t n_in_ = 0;
   int64_t n_out_ = 0;
@@ -102,13 +103,16 @@ void StripLinear::add_segment(const MatrixView& matrix) {
 }
 
 Result<std::unique_ptr<Linear>> StripLinear::create(Context& context, const StripKernels& kernels,
-                                                    std::span<const MatrixView> stacked) {
+                                                    std::span<const MatrixView> stacked,
+                                                    PackedFile* file) {
   auto linear = std::make_unique<StripLinear>(kernels);
   linear->n_in_ = stacked.front().n_in;
   for (const MatrixView& matrix : stacked) linear->add_segment(matrix);
-  auto weights = AlignedBuffer::create(static_cast<size_t>(linear->n_bytes_), "decode weights");
+  auto weights = take_packed(
+      file, {stacked, "strips", static_cast<size_t>(linear->n_bytes_), "decode weights"});
   if (!weights) return tl::unexpected(weights.error());
   linear->weights_ = std::move(*weights);
+  if (linear->weights_.packed()) return linear;
   auto* bytes = linear->weights_.as<uint8_t>();
   // Each thread packs the strips that it will read, so that their pages lie near it.
   context.pool.run([&](int thread) {
@@ -249,8 +253,9 @@ std::string StripLinear::describe() const {
 }  // namespace
 
 Result<std::unique_ptr<Linear>> make_strip_linear(Context& context, const StripKernels& kernels,
-                                                  std::span<const MatrixView> stacked) {
-  return StripLinear::create(context, kernels, stacked);
+                                                  std::span<const MatrixView> stacked,
+                                                  PackedFile* file) {
+  return StripLinear::create(context, kernels, stacked, file);
 }
 
 }  // namespace baton::linalg

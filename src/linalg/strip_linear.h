@@ -13,7 +13,9 @@
 namespace baton::linalg {
 
 /// Repacks `stacked` (checked by make_linear) into strips. kExhausted when memory is short.
-[[nodiscard]] Result<std::unique_ptr<Linear>> make_strip_linear(
-    Context& context, const StripKernels& kernels, std::span<const MatrixView> stacked);
+[[nodiscard]] Result<std::unique_ptr<Linear>> make_strip_linear(Context& context,
+                                                                const StripKernels& kernels,
+                                                                std::span<const MatrixView> stacked,
+                                                                PackedFile* file);
 
 }  // namespace baton::linalg
