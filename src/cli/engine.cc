@@ -125,7 +125,7 @@ server::EngineServerOptions server_options(const Options& options, frontend::Fro
   out.engine.mixed_prefill_tokens = mixed_prefill_tokens(flags, compute.kernels());
   out.engine.prefill_min_tokens = options.engine.prefill_min_tokens;
   out.engine.exact_prefix = flags.exact_prefix;
-  out.engine.model_identity = compute.kv_identity();
+  out.engine.model_identity = compute.transformer().kv_identity();
   out.engine.lease_ns = std::chrono::nanoseconds(options.engine.lease).count();
   out.engine.prefix_hash_seed = random_seed();
   out.engine_cpu = options.cpus.front();
@@ -147,16 +147,16 @@ server::EngineServerOptions server_options(const Options& options, frontend::Fro
   return out;
 }
 
-void log_ready(const Options& options, const server::EngineServer& server,
-               linalg::KernelSet kernels) {
+void log_ready(const Options& options, const server::EngineServer& server, ComputeModel& compute) {
   const auto& limits = server.engine().limits();
   spdlog::info(
-      "ready on {} in {:.2f} s: kernels {}, {} threads, context {}, {} KV blocks of {} "
+      "ready on {} in {:.2f} s: kernels {}, weights {}, {} threads, context {}, {} KV blocks of {} "
       "tokens",
       local_url(options.flags.server.host, server.port()),
       std::chrono::duration<double>(std::chrono::steady_clock::now() - options.start).count(),
-      linalg::name(kernels), options.cpus.size(), limits.context_tokens, limits.n_blocks,
-      limits.block_tokens);
+      linalg::name(compute.kernels()),
+      compute.transformer().weights_cached() ? "from the cache" : "packed", options.cpus.size(),
+      limits.context_tokens, limits.n_blocks, limits.block_tokens);
 }
 
 void say(int fd, const std::string& line) {
@@ -176,7 +176,10 @@ Result<int> serve(const Options& options) {
   if (!file) return tl::unexpected(file.error());
   auto text = load_text(**file);
   if (!text) return tl::unexpected(text.error());
-  auto compute = ComputeModel::create(*file, {options.cpus, flags.engine.context, options.role});
+  auto compute = ComputeModel::create(*file, {.cpus = options.cpus,
+                                              .context_length = flags.engine.context,
+                                              .role = options.role,
+                                              .packed_cache = flags.engine.packed_cache == "on"});
   if (!compute) return tl::unexpected(compute.error());
   model::Transformer& transformer = (*compute)->transformer();
   if (auto s = check_memory(transformer, options); !s) return tl::unexpected(s.error());
@@ -191,7 +194,7 @@ Result<int> serve(const Options& options) {
   if (!server) return tl::unexpected(server.error());
   (*server)->start();
   signals.on_stop({});
-  log_ready(options, **server, (*compute)->kernels());
+  log_ready(options, **server, **compute);
   say(flags.ready_fd,
       supervisor::ready_line({local_url(flags.server.host, (*server)->port()), ::getpid()}));
 

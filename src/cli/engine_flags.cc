@@ -76,6 +76,8 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   add("--kv-dtype", flags.kv_dtype, "auto, bf16 or f32");
   command.add_flag("--exact-prefix", flags.exact_prefix,
                    "cache only what keeps a request's bits the same with and without the cache");
+  add("--packed-cache", flags.packed_cache,
+      "on: packed weights are kept in the cache folder for the next start; or off");
   add("--lease", flags.lease, "how long an engine holds blocks for KV whose sender is silent");
   add("--join-timeout", flags.join_timeout, "how long an engine waits for the others of its world");
   add("--cpus", flags.cpus, "CPUs to compute on, as in 0-3,8; default all");
@@ -96,6 +98,10 @@ Result<EngineSettings> check(const EngineFlags& flags) {
   if (flags.kv_dtype != "auto" && flags.kv_dtype != "bf16" && flags.kv_dtype != "f32") {
     return fail(ErrorCode::kInvalidArgument, "--kv-dtype '{}': use auto, bf16 or f32",
                 flags.kv_dtype);
+  }
+  if (flags.packed_cache != "on" && flags.packed_cache != "off") {
+    return fail(ErrorCode::kInvalidArgument, "--packed-cache '{}': use on or off",
+                flags.packed_cache);
   }
   auto lease = parse_duration("--lease", flags.lease);
   if (!lease) return tl::unexpected(lease.error());
@@ -136,6 +142,7 @@ std::vector<std::string> engine_arguments(const EngineFlags& flags, const Engine
   add("--remote-prefill-min-tokens", flags.remote_prefill_min_tokens);
   add("--kv-dtype", flags.kv_dtype);
   if (flags.exact_prefix) out.emplace_back("--exact-prefix");
+  add("--packed-cache", flags.packed_cache);
   add("--lease", flags.lease);
   add("--join-timeout", flags.join_timeout);
   if (!flags.trace.empty()) add("--trace", flags.trace);

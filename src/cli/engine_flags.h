@@ -28,6 +28,7 @@ struct EngineFlags {
   std::string remote_prefill_min_tokens = "auto";
   std::string kv_dtype = "auto";
   bool exact_prefix = false;
+  std::string packed_cache = "on";
   std::string lease = "30s";
   std::string join_timeout = "60s";
   std::string cpus;  ///< empty = all that the process may use

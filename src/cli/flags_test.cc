@@ -103,6 +103,7 @@ TEST(Flags, AnEngineUnderstandsWhatItIsHanded) {
   flags.remote_prefill_min_tokens = "5";
   flags.kv_dtype = "f32";
   flags.exact_prefix = true;
+  flags.packed_cache = "off";
   flags.lease = "2s";
   flags.join_timeout = "3s";
   flags.trace = "t.json";
@@ -131,6 +132,7 @@ TEST(Flags, AnEngineUnderstandsWhatItIsHanded) {
   EXPECT_EQ(value("--remote-prefill-min-tokens"), Texts{"5"});
   EXPECT_EQ(value("--kv-dtype"), Texts{"f32"});
   EXPECT_EQ(engine->count("--exact-prefix"), 1U);
+  EXPECT_EQ(value("--packed-cache"), Texts{"off"});
   EXPECT_EQ(value("--lease"), Texts{"2s"});
   EXPECT_EQ(value("--join-timeout"), Texts{"3s"});
   EXPECT_EQ(value("--trace"), Texts{"t.json"});

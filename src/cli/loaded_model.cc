@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "model/identity.h"
+#include "cli/models.h"
 #include "text/vocab_gguf.h"
 
 namespace baton::cli {
@@ -78,7 +78,7 @@ Result<std::unique_ptr<ComputeModel>> ComputeModel::create(
   transformer_options.context_length = options.context_length;
   transformer_options.with_prefill_weights = options.role != Role::kDecode;
   transformer_options.with_decode_weights = options.role != Role::kPrefill;
-  compute->kv_identity_ = model::kv_identity(*checkpoint, *kernels);
+  if (options.packed_cache) transformer_options.packed_cache.folder = cache_dir() + "/packed";
   auto transformer =
       model::Transformer::create(compute->context_, std::move(*checkpoint), transformer_options);
   if (!transformer) return tl::unexpected(transformer.error());

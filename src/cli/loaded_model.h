@@ -38,8 +38,9 @@ class ComputeModel {
   struct Options {
     std::vector<int> cpus;   ///< one thread for each; the first is the caller's (the engine thread)
     int context_length = 0;  ///< 0 = the model's own
-    Role role = Role::kBoth;  ///< only its weights are packed
-    std::string kernels{};    ///< a set's name; empty = what BATON_KERNELS says
+    Role role = Role::kBoth;    ///< only its weights are packed
+    std::string kernels{};      ///< a set's name; empty = what BATON_KERNELS says
+    bool packed_cache = false;  ///< read and keep packed weights in the cache folder
   };
   [[nodiscard]] static Result<std::unique_ptr<ComputeModel>> create(
       std::shared_ptr<const format::GgufFile> file, const Options& options);
@@ -48,8 +49,6 @@ class ComputeModel {
   [[nodiscard]] ThreadPool& pool() { return pool_; }
   [[nodiscard]] linalg::Context& context() { return context_; }
   [[nodiscard]] linalg::KernelSet kernels() const { return context_.kernels; }
-  /// model::kv_identity of the checkpoint.
-  [[nodiscard]] const std::string& kv_identity() const { return kv_identity_; }
 
  private:
   ComputeModel(linalg::KernelSet kernels, const Options& options);
@@ -57,7 +56,6 @@ class ComputeModel {
   ThreadPool pool_;
   linalg::Workspace workspace_;
   linalg::Context context_;
-  std::string kv_identity_;
   std::unique_ptr<model::Transformer> transformer_;
 };
 

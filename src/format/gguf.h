@@ -189,6 +189,8 @@ class GgufFile {
   [[nodiscard]] std::span<const TensorView> tensors() const { return tensors_; }
   /// nullptr when there is no such tensor.
   [[nodiscard]] const TensorView* tensor(std::string_view name) const;
+  /// Mapping::stamp; empty for one that was parsed from memory.
+  [[nodiscard]] const std::string& stamp() const { return mapping_.stamp(); }
   /// The mapped pages won't be needed soon.
   void release_pages() const { mapping_.release_pages(); }
 

@@ -46,15 +46,21 @@ Result<Mapping> Mapping::open(const std::string& path) {
                 std::strerror(errno));
   }
   mapping.data_ = static_cast<const std::byte*>(data);
+  mapping.stamp_ =
+      fmt::format("{} bytes, {}.{:09} {}.{:09}", mapping.size_, status.st_mtim.tv_sec,
+                  status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
   return mapping;
 }
 
 Mapping::Mapping(Mapping&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      stamp_(std::move(other.stamp_)) {}
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(stamp_, other.stamp_);
   return *this;
 }
 

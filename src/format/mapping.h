@@ -27,12 +27,16 @@ class Mapping {
   ~Mapping();
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// Size and times of the file's last change of content and of status (the latter can't be set,
+  /// and changes with every write): another text when the file is not what it was.
+  [[nodiscard]] const std::string& stamp() const { return stamp_; }
   /// Tells the kernel that the pages will not be needed soon (weights have been packed).
   void release_pages() const;
 
  private:
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  std::string stamp_;
 };
 
 }  // namespace baton::format

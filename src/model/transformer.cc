@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/identity.h"
 
 namespace baton::model {
 namespace {
@@ -18,6 +19,17 @@ using linalg::MatrixView;
 // Angles for so many positions are computed at the start; later ones when a sequence gets there. A
 // table of the whole context would cost memory and start-up time that few sequences ever use.
 constexpr int kFirstRopePositions = 4096;
+
+/// All layers are packed alike for both classes.
+bool classes_agree(const Checkpoint& checkpoint, linalg::KernelSet kernels) {
+  const auto agree = [&](std::span<const MatrixView> stacked) {
+    return linalg::classes_agree(kernels, stacked);
+  };
+  return std::all_of(checkpoint.layers.begin(), checkpoint.layers.end(), [&](const auto& layer) {
+    return agree(layer.qkv) && agree({&layer.output, 1}) && agree(layer.gate_up) &&
+           agree({&layer.down, 1});
+  });
+}
 
 }  // namespace
 
@@ -36,33 +48,46 @@ Result<std::unique_ptr<Transformer>> Transformer::create(linalg::Context& contex
   const int context_length = options.context_length > 0 ? options.context_length : most;
   std::unique_ptr<Transformer> model(
       new Transformer(context, std::move(checkpoint), context_length));
-  if (options.with_decode_weights) {
-    auto packed = model->pack(KernelClass::kDecode, nullptr);
-    if (!packed) return tl::unexpected(packed.error());
-    model->decode_ = std::move(*packed);
-  }
-  if (options.with_prefill_weights) {
-    auto packed = model->pack(KernelClass::kPrefill, model->decode_.get());
-    if (!packed) return tl::unexpected(packed.error());
-    model->prefill_ = std::move(*packed);
-  }
-  auto head = model->pack_one(KernelClass::kDecode, {&model->checkpoint_.head, 1});
-  if (!head) return tl::unexpected(head.error());
-  model->head_ = std::move(*head);
+  if (auto s = model->pack_all(options); !s) return tl::unexpected(s.error());
   model->grow_rope_tables(std::min(context_length, kFirstRopePositions));
   model->checkpoint_.file->release_pages();
   return model;
 }
 
+Status Transformer::pack_all(const TransformerOptions& options) {
+  kv_identity_ = model::kv_identity(checkpoint_, context_.kernels);
+  PackedCache cache(context_, checkpoint_, kv_identity_, options.packed_cache);
+  if (options.with_decode_weights) {
+    auto packed = pack(KernelClass::kDecode, nullptr, cache.file("decode"));
+    if (!packed) return tl::unexpected(packed.error());
+    decode_ = std::move(*packed);
+  }
+  if (options.with_prefill_weights) {
+    // Engines of all roles share one file where the classes share their weights.
+    const char* file = classes_agree(checkpoint_, context_.kernels) ? "decode" : "prefill";
+    auto packed = pack(KernelClass::kPrefill, decode_.get(), cache.file(file));
+    if (!packed) return tl::unexpected(packed.error());
+    prefill_ = std::move(*packed);
+  }
+  auto head = pack_one(KernelClass::kDecode, {&checkpoint_.head, 1}, cache.file("head"));
+  if (!head) return tl::unexpected(head.error());
+  head_ = std::move(*head);
+  cache.save();
+  weights_cached_ = cache.complete();
+  return {};
+}
+
 Result<std::unique_ptr<Linear>> Transformer::pack_one(KernelClass kernel_class,
-                                                      std::span<const MatrixView> stacked) const {
-  auto made = linalg::make_linear(context_, kernel_class, stacked);
+                                                      std::span<const MatrixView> stacked,
+                                                      linalg::PackedFile& file) const {
+  auto made = linalg::make_linear(context_, kernel_class, stacked, &file);
   if (made) return made;
   return fail(made.error().code, "{}: {}", checkpoint_.file->path(), made.error().message);
 }
 
 Result<std::unique_ptr<Transformer::Weights>> Transformer::pack(KernelClass kernel_class,
-                                                                const Weights* other) const {
+                                                                const Weights* other,
+                                                                linalg::PackedFile& file) const {
   auto out = std::make_unique<Weights>();
   Status status;
   const auto add = [&](std::span<const MatrixView> stacked,
@@ -72,7 +97,7 @@ Result<std::unique_ptr<Transformer::Weights>> Transformer::pack(KernelClass kern
       out->back().*linear = (*other)[out->size() - 1].*linear;
       return;
     }
-    auto made = pack_one(kernel_class, stacked);
+    auto made = pack_one(kernel_class, stacked, file);
     if (made) {
       out->back().*linear = std::move(*made);
     } else {

@@ -7,6 +7,7 @@
 
 #include "linalg/attention.h"
 #include "model/checkpoint.h"
+#include "model/packed_cache.h"
 #include "model/token_model.h"
 
 namespace baton::model {
@@ -17,6 +18,7 @@ struct TransformerOptions {
   bool with_prefill_weights = true;
   bool with_decode_weights = true;
   int context_length = 0;  ///< tokens; 0 = the model's own; more than that is refused
+  PackedCacheOptions packed_cache{};
 };
 
 /// One kind of matrix product, for /version and `inspect`.
@@ -56,6 +58,10 @@ class Transformer final : public TokenModel {
   [[nodiscard]] std::vector<GemmInfo> gemms() const;
   /// Bytes of all packed weights; what both classes share counts once.
   [[nodiscard]] size_t weights_bytes() const;
+  /// They were read from the cache, none was packed.
+  [[nodiscard]] bool weights_cached() const { return weights_cached_; }
+  /// model::kv_identity of the checkpoint.
+  [[nodiscard]] const std::string& kv_identity() const { return kv_identity_; }
 
  private:
   struct LayerWeights {
@@ -92,11 +98,13 @@ class Transformer final : public TokenModel {
   };
 
   Transformer(linalg::Context& context, Checkpoint checkpoint, int context_length);
-  Result<std::unique_ptr<linalg::Linear>> pack_one(
-      linalg::KernelClass kernel_class, std::span<const linalg::MatrixView> stacked) const;
+  Status pack_all(const TransformerOptions& options);
+  Result<std::unique_ptr<linalg::Linear>> pack_one(linalg::KernelClass kernel_class,
+                                                   std::span<const linalg::MatrixView> stacked,
+                                                   linalg::PackedFile& file) const;
   /// Layers that are alike in both classes are taken from `other` (null: there is none).
-  Result<std::unique_ptr<Weights>> pack(linalg::KernelClass kernel_class,
-                                        const Weights* other) const;
+  Result<std::unique_ptr<Weights>> pack(linalg::KernelClass kernel_class, const Weights* other,
+                                        linalg::PackedFile& file) const;
   [[nodiscard]] const Weights& weights(linalg::KernelClass kernel_class) const;
 
   void gather(std::span<const SeqSlice> slices, linalg::KernelClass kernel_class);
@@ -111,6 +119,8 @@ class Transformer final : public TokenModel {
   linalg::Context& context_;
   Checkpoint checkpoint_;
   int context_length_;
+  std::string kv_identity_;
+  bool weights_cached_ = false;
   std::unique_ptr<Weights> prefill_;      ///< nullptr if not wanted or shared
   std::unique_ptr<Weights> decode_;       ///< with the reference kernels: of both classes
   std::unique_ptr<linalg::Linear> head_;  ///< hidden → n_vocab, decode class

@@ -148,3 +148,32 @@ def test_version_names_kernels_and_every_gemm(smollm2):
     assert version["kernels"] in ("portable", "avx2", "avx512", "amx")
     assert {g["phase"] for g in version["gemms"]} == {"prefill", "decode"}
     assert all(g["implementation"] for g in version["gemms"])
+
+
+def test_the_second_start_finds_packed_weights(tmp_path):
+    model = baton.CACHE / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    starts = []
+
+    def start(*flags):
+        env = {"BATON_CACHE": str(tmp_path)}
+        with baton.Server("--engines", "1P1D", "--packed-cache", *flags, model=str(model), env=env) as server:
+            engines = json.loads(server.request("GET", "/version")[2])["engines"]
+            text = server.post("/v1/completions", prompt="The capital of France is", max_tokens=8, temperature=0)
+            starts.append(text["choices"][0]["text"])
+            status, errors = server.stop()
+        assert status == 0
+        return {engine["weights"] for engine in engines}, errors.count("packing anew")
+
+    weights, warnings = start("on")  # an engine may find what the other one has just written
+    assert "packed" in weights and warnings == 0
+    files = sorted(tmp_path.glob("packed/*.packed"))
+    assert files and sorted(tmp_path.glob("packed/*")) == files
+    assert start("on") == ({"from the cache"}, 0)
+    assert start("off") == ({"packed"}, 0)
+    for file in files:
+        with open(file, "r+b") as out:
+            out.truncate(file.stat().st_size - 1)
+    weights, warnings = start("on")
+    assert "packed" in weights and warnings >= 1
+    assert start("on") == ({"from the cache"}, 0)
+    assert len(set(starts)) == 1
