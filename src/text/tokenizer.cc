@@ -1,13 +1,13 @@
 #include "text/tokenizer.h"
 
 #include <atomic>
-#include <bitset>
 #include <optional>
 
 #include "text/detokenizer.h"
 #include "text/pre_tokenizer.h"
 #include "text/utf8.h"
 #include "text/vocab.h"
+#include "text/word_borders.h"
 #include "text/word_cache.h"
 #include "text/word_encoder.h"
 
@@ -39,13 +39,12 @@ struct Tokenizer::Impl {
   Impl(Vocab checked, bool ignores_merges)
       : vocab(std::move(checked)), ignore_merges(ignores_merges) {}
 
-  Status find_words(const std::optional<PreRule>& rule);
+  Status find_words(const std::optional<PreRule>& rule, const std::vector<std::string>& merges);
   void encode_text(std::string_view text, bool at_start, Scratch& scratch,
                    std::vector<TokenId>& out) const;
   void encode_byte_level(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
   void encode_spelled(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
   void encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const;
-  [[nodiscard]] bool cuts_before(std::string_view text, size_t mark) const;
 
   const Vocab vocab;
   const bool ignore_merges;
@@ -54,8 +53,7 @@ struct Tokenizer::Impl {
   bool add_space_prefix = false;
   std::unique_ptr<const WordEncoder> encoder;
   std::optional<PreTokenizer> pre;  ///< for kByteBpe
-  /// Bytes that stand right before a U+2581 inside some token: no word may be cut there.
-  std::bitset<256> joins_mark;
+  WordBorders borders;              ///< for the others
 
   /// Whether a token is what its own text merges into. Most words are such tokens, and then one
   /// look into the vocabulary is all. Found out the first time a word needs it.
@@ -64,29 +62,21 @@ struct Tokenizer::Impl {
   WordCache cache;
 };
 
-Status Tokenizer::Impl::find_words(const std::optional<PreRule>& rule) {
+Status Tokenizer::Impl::find_words(const std::optional<PreRule>& rule,
+                                   const std::vector<std::string>& merges) {
   if (rule) {
     Result<PreTokenizer> made = PreTokenizer::create(rule->patterns);
     if (!made) return tl::unexpected(made.error());
     pre = std::move(*made);
     return {};
   }
-  for (TokenId id = 0; id < vocab.size(); ++id) {
-    const std::string_view spelled = vocab.data().tokens[static_cast<size_t>(id)];
-    for (size_t at = 1; (at = spelled.find(kSpaceMark, at)) != std::string_view::npos; ++at) {
-      if (!spelled.substr(0, at).ends_with(kSpaceMark)) {
-        joins_mark.set(static_cast<uint8_t>(spelled[at - 1]));
-      }
-    }
+  for (const std::string& spelled : vocab.data().tokens) borders.add(spelled);
+  // Merges may make symbols on their way that are no tokens.
+  for (const std::string& merge : merges) {
+    const size_t space = merge.find(' ', 1);
+    if (space != std::string::npos) borders.add(merge.substr(0, space) + merge.substr(space + 1));
   }
   return {};
-}
-
-/// Merging can't cross the border before a run of spaces if no token has this character there: then
-/// the text falls into words that can be merged, and remembered, one by one.
-bool Tokenizer::Impl::cuts_before(std::string_view text, size_t mark) const {
-  return mark > 0 && !text.substr(0, mark).ends_with(kSpaceMark) &&
-         !joins_mark[static_cast<uint8_t>(text[mark - 1])];
 }
 
 void Tokenizer::Impl::encode_word(std::string_view word, Scratch& scratch,
@@ -134,11 +124,10 @@ void Tokenizer::Impl::encode_byte_level(std::string_view text, Scratch& scratch,
 void Tokenizer::Impl::encode_spelled(std::string_view text, Scratch& scratch,
                                      std::vector<TokenId>& out) const {
   size_t begin = 0;
-  for (size_t mark = 0; (mark = text.find(kSpaceMark, mark)) != std::string_view::npos;
-       mark += kSpaceMark.size()) {
-    if (mark == begin || !cuts_before(text, mark)) continue;
-    encode_word(text.substr(begin, mark - begin), scratch, out);
-    begin = mark;
+  for (size_t at = 1; at < text.size(); ++at) {
+    if (!borders.between(text, at)) continue;
+    encode_word(text.substr(begin, at - begin), scratch, out);
+    begin = at;
   }
   if (begin < text.size()) encode_word(text.substr(begin), scratch, out);
 }
@@ -193,7 +182,7 @@ Result<std::unique_ptr<const Tokenizer>> Tokenizer::create(VocabData data) {
   impl->add_bos = known.add_bos.value_or(default_bos) && known.bos_id;
   impl->add_eos = known.add_eos.value_or(false) && known.eos_id;
   impl->add_space_prefix = known.add_space_prefix.value_or(model == VocabModel::kSpm);
-  if (Status words = impl->find_words(rule); !words) return tl::unexpected(words.error());
+  if (Status words = impl->find_words(rule, merges); !words) return tl::unexpected(words.error());
   if (model == VocabModel::kSpm) {
     impl->encoder = std::make_unique<SpmEncoder>(impl->vocab);
   } else {
