@@ -28,7 +28,44 @@ void parse_long_chat(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(parse_chat_request(body, limits));
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(body.size()));
 }
-BENCHMARK(parse_long_chat)->Arg(1000)->Arg(220'000);
+BENCHMARK(parse_long_chat)->Arg(1000)->Arg(200'000);
+
+/// A body of so many bytes that asks for a completion of token ids.
+void parse_token_ids(benchmark::State& state) {
+  std::string body = R"({"prompt":[)";
+  for (int id = 1; body.size() < static_cast<size_t>(state.range(0)); id = id * 31 % 49'999) {
+    body += std::to_string(id) + ",";
+  }
+  body += "7]}";
+  RequestLimits limits;
+  limits.n_vocab = 50'000;
+  for (auto _ : state) benchmark::DoNotOptimize(parse_completion_request(body, limits));
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(body.size()));
+}
+BENCHMARK(parse_token_ids)->Arg(1000)->Arg(200'000);
+
+/// What router and engine do for each other with a prompt of so many tokens.
+void write_prompt(benchmark::State& state) {
+  TokenRequest request;
+  for (int64_t i = 0; i < state.range(0); ++i) {
+    request.prompt.push_back(static_cast<TokenId>(i * 31 % 49'999));
+  }
+  for (auto _ : state) benchmark::DoNotOptimize(write_start_generate({"session", request}));
+}
+BENCHMARK(write_prompt)->Arg(1000)->Arg(25'000);
+
+void read_prompt(benchmark::State& state) {
+  TokenRequest request;
+  request.id = RequestId{1};
+  for (int64_t i = 0; i < state.range(0); ++i) {
+    request.prompt.push_back(static_cast<TokenId>(i * 31 % 49'999));
+  }
+  const std::string body = write_start_generate({"session", request});
+  const WireLimits limits{.n_vocab = 50'000, .context_tokens = 100'000, .block_tokens = 16};
+  if (!read_start_generate(body, limits)) return state.SkipWithError("refused");
+  for (auto _ : state) benchmark::DoNotOptimize(read_start_generate(body, limits));
+}
+BENCHMARK(read_prompt)->Arg(1000)->Arg(25'000);
 
 /// One step of an engine with so many requests: a token for each.
 Frame frame_of(int64_t n_requests) {

@@ -1,6 +1,8 @@
 #include "api/field_reader.h"
 
+#include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -9,8 +11,24 @@
 namespace baton::api {
 namespace {
 
+constexpr std::string_view kJsonSpace = " \t\n\r";
+constexpr size_t kNowhere = std::string_view::npos;
+
+/// Whether `text` ends with the key "prompt" and its colon.
+bool ends_with_prompt_key(std::string_view text) {
+  const auto trim = [&] { text = text.substr(0, text.find_last_not_of(kJsonSpace) + 1); };
+  trim();
+  if (!text.ends_with(':')) return false;
+  text.remove_suffix(1);
+  trim();
+  return text.ends_with("\"prompt\"");
+}
+
 /// Brackets and commas outside of strings, counted before the parser allocates anything for them.
-ApiResult<void> check_nesting(std::string_view body, const RequestLimits& limits) {
+/// Where the array begins that is the body's own "prompt"; kNowhere if there is none, or several.
+ApiResult<size_t> check_nesting(std::string_view body, const RequestLimits& limits) {
+  size_t prompt = kNowhere;
+  int n_prompts = 0;
   int depth = 0;
   int n_containers = 0;
   int n_values = 0;
@@ -23,6 +41,9 @@ ApiResult<void> check_nesting(std::string_view body, const RequestLimits& limits
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
+      if (c == '[' && depth == 1 && ends_with_prompt_key(body.substr(0, i))) {
+        prompt = ++n_prompts == 1 ? i : kNowhere;
+      }
       if (++depth > limits.max_depth) {
         return invalid("", "the JSON body is nested deeper than {} levels", limits.max_depth);
       }
@@ -36,7 +57,45 @@ ApiResult<void> check_nesting(std::string_view body, const RequestLimits& limits
       return invalid("", "the JSON body has more than {} values", limits.max_values);
     }
   }
-  return {};
+  return prompt;
+}
+
+/// Reads "[1, 23, 4]", an array of numbers that may be token ids and of nothing else, at the start
+/// of `text` and appends their bytes to `ids`. Its length in the text, or 0 if it is not so plain.
+size_t read_plain_ids(std::string_view text, std::vector<uint8_t>& ids) {
+  size_t at = 1;
+  while (true) {
+    at = std::min(text.find_first_not_of(kJsonSpace, at), text.size());
+    TokenId id = -1;
+    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), id);
+    const size_t n_digits = static_cast<size_t>(end - text.data()) - at;
+    // JSON has no leading zeros; "-0" is no id to us either.
+    if (error != std::errc() || id < 0 || text[at] == '-' || (text[at] == '0' && n_digits > 1)) {
+      return 0;
+    }
+    ids.resize(ids.size() + sizeof id);
+    std::memcpy(ids.data() + ids.size() - sizeof id, &id, sizeof id);
+    at = std::min(text.find_first_not_of(kJsonSpace, at + n_digits), text.size());
+    if (at == text.size() || (text[at] != ',' && text[at] != ']')) return 0;
+    if (text[at++] == ']') return at;
+  }
+}
+
+/// A prompt of token ids may be most of a body, and as a document it takes ten times as long to
+/// read as its digits do. So a plain one becomes a value of bytes (the type that no JSON text has).
+nlohmann::json parse_document(std::string_view body, size_t prompt) {
+  std::vector<uint8_t> ids;
+  const size_t n_bytes = prompt == kNowhere ? 0 : read_plain_ids(body.substr(prompt), ids);
+  if (n_bytes == 0) return nlohmann::json::parse(body);
+  std::string rest(body.substr(0, prompt));
+  rest += "null";
+  rest += body.substr(prompt + n_bytes);
+  nlohmann::json json = nlohmann::json::parse(rest, nullptr, false);
+  if (!json.is_object()) return nlohmann::json::parse(body);  // for the right place in the message
+  // Of equal keys the last one counts; one of them may have been spelled with escapes.
+  nlohmann::json& value = json["prompt"];
+  if (value.is_null()) value = nlohmann::json::binary(std::move(ids));
+  return json;
 }
 
 }  // namespace
@@ -44,9 +103,10 @@ ApiResult<void> check_nesting(std::string_view body, const RequestLimits& limits
 ApiResult<std::unique_ptr<nlohmann::json>> parse_object(std::string_view body,
                                                         const RequestLimits& limits) {
   if (body.empty()) return invalid("", "the request body is empty; send a JSON object");
-  if (auto ok = check_nesting(body, limits); !ok) return tl::unexpected(std::move(ok.error()));
+  const auto prompt = check_nesting(body, limits);
+  if (!prompt) return tl::unexpected(prompt.error());
   try {
-    auto json = std::make_unique<nlohmann::json>(nlohmann::json::parse(body));
+    auto json = std::make_unique<nlohmann::json>(parse_document(body, *prompt));
     if (!json->is_object()) {
       return invalid("", "the request body must be a JSON object, not {}", describe(*json));
     }
@@ -65,6 +125,7 @@ std::string describe(const nlohmann::json& value) {
     case nlohmann::json::value_t::string:
       return "a string";
     case nlohmann::json::value_t::array:
+    case nlohmann::json::value_t::binary:
       return "an array";
     case nlohmann::json::value_t::object:
       return "an object";
@@ -139,8 +200,29 @@ void FieldReader::fail(ApiError error) {
   if (!error_) error_ = std::move(error);
 }
 
+namespace {
+
+tl::unexpected<ApiError> wrong_id(const std::string& param, size_t i, int n_vocab,
+                                  const std::string& found) {
+  return invalid(param, "'{}[{}]' must be a token id from 0 to {}, not {}", param, i, n_vocab - 1,
+                 found);
+}
+
+ApiResult<std::vector<TokenId>> read_packed_ids(const std::vector<uint8_t>& bytes,
+                                                const std::string& param, int n_vocab) {
+  std::vector<TokenId> ids(bytes.size() / sizeof(TokenId));
+  std::memcpy(ids.data(), bytes.data(), bytes.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= n_vocab) return wrong_id(param, i, n_vocab, std::to_string(ids[i]));
+  }
+  return ids;
+}
+
+}  // namespace
+
 ApiResult<std::vector<TokenId>> read_token_ids(const nlohmann::json& array,
                                                const std::string& param, int n_vocab) {
+  if (array.is_binary()) return read_packed_ids(array.get_binary(), param, n_vocab);
   if (!array.is_array()) {
     return invalid(param, "'{}' must be an array of token ids, not {}", param, describe(array));
   }
@@ -150,8 +232,7 @@ ApiResult<std::vector<TokenId>> read_token_ids(const nlohmann::json& array,
     const nlohmann::json& value = array[i];
     // A negative integer is not number_unsigned in this library.
     if (!value.is_number_unsigned() || value.get<uint64_t>() >= static_cast<uint64_t>(n_vocab)) {
-      return invalid(param, "'{}[{}]' must be a token id from 0 to {}, not {}", param, i,
-                     n_vocab - 1, describe(value));
+      return wrong_id(param, i, n_vocab, describe(value));
     }
     ids.push_back(static_cast<TokenId>(value.get<uint64_t>()));
   }

@@ -16,7 +16,8 @@
 namespace baton::api {
 
 /// Parses `body` into an object. Depth and number of containers are bounded before anything is
-/// built.
+/// built. "prompt", if it is a plain array of numbers that may be ids, is a value of type binary:
+/// read_token_ids() knows it.
 [[nodiscard]] ApiResult<std::unique_ptr<nlohmann::json>> parse_object(std::string_view body,
                                                                       const RequestLimits& limits);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <iterator>
 
@@ -154,7 +155,8 @@ JsonWriter& JsonWriter::string(std::string_view text) {
 
 JsonWriter& JsonWriter::integer(int64_t value) {
   separate();
-  fmt::format_to(std::back_inserter(out_), "{}", value);
+  char digits[20];  // a sign and 19 digits
+  out_.append(digits, std::to_chars(std::begin(digits), std::end(digits), value).ptr);
   return *this;
 }
 

@@ -26,11 +26,12 @@ ApiResult<Prompt> read_prompt(const nlohmann::json& value, const std::string& pa
 ApiResult<std::vector<Prompt>> read_prompts(const nlohmann::json* prompt,
                                             const RequestLimits& limits) {
   if (prompt == nullptr) return invalid("prompt", "'prompt' is missing");
-  if (!prompt->is_string() && !prompt->is_array()) {
+  const bool packed = prompt->is_binary();  // ids: see parse_object()
+  if (!prompt->is_string() && !prompt->is_array() && !packed) {
     return invalid("prompt", "{}, not {}", kPromptShapes, describe(*prompt));
   }
   std::vector<Prompt> out;
-  const bool one = prompt->is_string() || prompt->empty() || prompt->front().is_number();
+  const bool one = packed || prompt->is_string() || prompt->empty() || prompt->front().is_number();
   if (one) {
     auto single = read_prompt(*prompt, "prompt", limits.n_vocab);
     if (!single) return tl::unexpected(std::move(single.error()));

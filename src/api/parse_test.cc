@@ -39,6 +39,59 @@ TEST(ParseCompletion, PromptShapes) {
   EXPECT_EQ(prompts("\"\\u0000\""), std::vector<Prompt>{std::string(1, '\0')});
 }
 
+// A list of its own is read by another way than one among several.
+TEST(ParseCompletion, AListOfIdsIsReadAsAmongOthers) {
+  for (const std::string list : {"[1,2]",        "[ 1 ,\t2\n]",  "[0]",
+                                 "[99]",         "[100]",        "[1,2,100,3]",
+                                 "[1,-1]",       "[-0]",         "[1,1.5]",
+                                 "[1,1e1]",      "[1,null]",     "[1,true]",
+                                 "[1,\"2\"]",    "[1,[2]]",      "[1,{}]",
+                                 "[2147483647]", "[2147483648]", "[99999999999999999999]",
+                                 "[01]",         "[1,]",         "[,1]",
+                                 "[1 2]",        "[1",           "[1}",
+                                 "[1,"}) {
+    SCOPED_TRACE(list);
+    const auto alone = parse_completion_request("{\"prompt\" : " + list + "}", limits());
+    const auto nested = parse_completion_request("{\"prompt\":[" + list + "]}", limits());
+    ASSERT_EQ(alone.has_value(), nested.has_value());
+    if (alone) {
+      EXPECT_EQ(alone->prompts, nested->prompts);
+      continue;
+    }
+    std::string expected = nested.error().message;
+    if (expected.find("not valid JSON") != expected.npos) {
+      EXPECT_NE(alone.error().message.find("not valid JSON"), std::string::npos);
+      continue;
+    }
+    if (const size_t at = expected.find("prompt[0]"); at != expected.npos)
+      expected.erase(at + 6, 3);
+    EXPECT_EQ(alone.error().message, expected);
+    EXPECT_EQ(alone.error().param, "prompt");
+  }
+}
+
+TEST(ParseCompletion, TheLastOfEqualKeysCounts) {
+  const auto prompt = [](const std::string& body) {
+    auto request = parse_completion_request(body, limits());
+    EXPECT_TRUE(request.has_value()) << body;
+    return request ? request->prompts : std::vector<Prompt>{};
+  };
+  using Ids = std::vector<TokenId>;
+  EXPECT_EQ(prompt(R"({"prompt":[1,2],"prompt":[3]})"), std::vector<Prompt>{Ids{3}});
+  EXPECT_EQ(prompt(R"({"prompt":[1,2],"prompt":"a"})"), std::vector<Prompt>{"a"});
+  EXPECT_EQ(prompt(R"({"prompt":"a","prompt":[1,2]})"), (std::vector<Prompt>{Ids{1, 2}}));
+  EXPECT_EQ(prompt(R"({"prompt":[1,2],"\u0070rompt":"a"})"), std::vector<Prompt>{"a"});
+  EXPECT_EQ(prompt(R"({"user":"\"prompt\":[1]","prompt":"a"})"), std::vector<Prompt>{"a"});
+  EXPECT_EQ(prompt(R"({"metadata":{"prompt":[1]},"prompt":[2]})"), std::vector<Prompt>{Ids{2}});
+}
+
+TEST(ParseCompletion, AFaultBehindAListOfIdsIsNamedWhereItStands) {
+  const auto request = parse_completion_request(R"({"prompt":[1,2,3,4,5,6,7],"n":x})", limits());
+  ASSERT_FALSE(request.has_value());
+  EXPECT_NE(request.error().message.find("column 31"), std::string::npos)
+      << request.error().message;
+}
+
 TEST(ParseCompletion, NullMeansAbsent) {
   for (const char* field : {"model",
                             "max_tokens",
