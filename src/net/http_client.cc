@@ -39,9 +39,12 @@ using boost::system::error_code;
 using Steady = std::chrono::steady_clock;
 
 constexpr size_t kReadBytes = size_t{64} << 10;
+constexpr size_t kBufferBytes = size_t{16} << 10;  ///< of a connection, idle ones included
 
 struct Connection {
-  explicit Connection(asio::io_context& io) : stream(io) {}
+  explicit Connection(asio::io_context& io) : stream(io) {
+    buffer.reserve(kBufferBytes);  // which is what is read at a time; Beast begins with 512 bytes
+  }
   beast::tcp_stream stream;
   beast::flat_buffer buffer;
   Steady::time_point idle_since{};

@@ -39,7 +39,8 @@ using Stream = beast::basic_stream<tcp, Executor>;
 using boost::system::error_code;
 
 class Session;
-
+/// What is read from a connection at a time; Beast begins with 512 bytes and keeps to that.
+constexpr size_t kBufferBytes = size_t{16} << 10;
 }  // namespace
 
 /// What the connections share.
@@ -253,6 +254,7 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(std::shared_ptr<State> state, Stream stream)
       : state_(std::move(state)), stream_(std::move(stream)) {
+    buffer_.reserve(kBufferBytes);
     const std::lock_guard lock(state_->mutex);
     state_->sessions.insert(this);
   }
@@ -264,8 +266,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   asio::awaitable<void> run() {
     const auto self = shared_from_this();
-    while (co_await serve_one()) {
-    }
+    while (co_await serve_one()) continue;
     error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
   }
@@ -363,7 +364,6 @@ class Session : public std::enable_shared_from_this<Session> {
       request.headers[lower_case(field.name_string())] = std::string(field.value());
     }
     request.body = std::move(message.body());
-
     // HEAD is GET whose body stays here.
     const Wire wire{message.version() == 10, message.keep_alive(), request.method == "HEAD"};
     if (wire.head_only) request.method = "GET";
