@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace baton::testing {
 namespace {
@@ -29,15 +30,14 @@ void append_string(Bytes& out, std::string_view text) {
   append(out, std::as_bytes(std::span(text.data(), text.size())));
 }
 
-void pad_to(Bytes& out, size_t alignment) {
-  while (out.size() % alignment != 0) out.push_back(std::byte{0});
-}
-
 size_t padded(size_t n, size_t alignment) { return (n + alignment - 1) / alignment * alignment; }
 
 // Type ids of metadata values: see format/gguf.h.
 constexpr uint32_t kString = 8;
 constexpr uint32_t kArray = 9;
+
+// Of a tensor that is filled, so much is in memory at a time.
+constexpr size_t kPieceBytes = size_t{1} << 20;
 
 }  // namespace
 
@@ -126,8 +126,28 @@ GgufWriter& GgufWriter::remove(std::string_view key) {
 
 GgufWriter& GgufWriter::add_tensor(std::string_view name, std::span<const int64_t> shape,
                                    uint32_t ggml_type, std::span<const std::byte> data) {
-  tensors_.push_back(
-      {std::string(name), {shape.begin(), shape.end()}, ggml_type, {data.begin(), data.end()}});
+  tensors_.push_back({.name = std::string(name),
+                      .shape = {shape.begin(), shape.end()},
+                      .ggml_type = ggml_type,
+                      .n_bytes = data.size(),
+                      .data = {data.begin(), data.end()},
+                      .fill = {},
+                      .row_bytes = 0});
+  return *this;
+}
+
+GgufWriter& GgufWriter::add_tensor(std::string_view name, std::span<const int64_t> shape,
+                                   TensorType type, FillRows fill) {
+  size_t n_rows = 1;
+  for (size_t d = 0; d + 1 < shape.size(); ++d) n_rows *= static_cast<size_t>(shape[d]);
+  const size_t one_row = row_bytes(type, shape.back());
+  tensors_.push_back({.name = std::string(name),
+                      .shape = {shape.begin(), shape.end()},
+                      .ggml_type = info(type).ggml_id,
+                      .n_bytes = n_rows * one_row,
+                      .data = {},
+                      .fill = std::move(fill),
+                      .row_bytes = one_row});
   return *this;
 }
 
@@ -141,7 +161,7 @@ GgufWriter& GgufWriter::remove_tensor(std::string_view name) {
   return *this;
 }
 
-std::vector<std::byte> GgufWriter::bytes() const {
+std::vector<std::byte> GgufWriter::header() const {
   Bytes out;
   append(out, std::as_bytes(std::span("GGUF", 4)));
   append_value(out, version_);
@@ -158,20 +178,49 @@ std::vector<std::byte> GgufWriter::bytes() const {
     for (size_t d = tensor.shape.size(); d-- > 0;) append_value(out, tensor.shape[d]);
     append_value(out, tensor.ggml_type);
     append_value(out, offset);
-    offset += padded(tensor.data.size(), alignment_);
-  }
-  for (const Tensor& tensor : tensors_) {
-    pad_to(out, alignment_);
-    append(out, tensor.data);
+    offset += padded(tensor.n_bytes, alignment_);
   }
   return out;
 }
 
+bool GgufWriter::emit(const Sink& sink) const {
+  const Bytes first = header();
+  if (!sink(first)) return false;
+  size_t end = first.size();  // of what was put out
+  for (const Tensor& tensor : tensors_) {
+    const Bytes padding(padded(end, alignment_) - end);
+    if (!sink(padding)) return false;
+    end += padding.size() + tensor.n_bytes;
+    if (!tensor.fill) {
+      if (!sink(tensor.data)) return false;
+      continue;
+    }
+    const size_t rows_at_once = std::max(kPieceBytes / tensor.row_bytes, size_t{1});
+    Bytes piece;
+    for (size_t done = 0; done < tensor.n_bytes; done += piece.size()) {
+      piece.resize(std::min(rows_at_once * tensor.row_bytes, tensor.n_bytes - done));
+      tensor.fill(static_cast<int64_t>(done / tensor.row_bytes), piece);
+      if (!sink(piece)) return false;
+    }
+  }
+  return true;
+}
+
+std::vector<std::byte> GgufWriter::bytes() const {
+  Bytes out;
+  emit([&](std::span<const std::byte> piece) {
+    append(out, piece);
+    return true;
+  });
+  return out;
+}
+
 Status GgufWriter::write(const std::string& path) const {
-  const Bytes out = bytes();
   std::FILE* file = std::fopen(path.c_str(), "wb");
   if (file == nullptr) return fail(ErrorCode::kIo, "{}: {}", path, std::strerror(errno));
-  const bool written = std::fwrite(out.data(), 1, out.size(), file) == out.size();
+  const bool written = emit([&](std::span<const std::byte> piece) {
+    return piece.empty() || std::fwrite(piece.data(), 1, piece.size(), file) == piece.size();
+  });
   if (std::fclose(file) != 0 || !written) {
     return fail(ErrorCode::kIo, "{}: can't write: {}", path, std::strerror(errno));
   }

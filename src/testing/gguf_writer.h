@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,9 +50,16 @@ class GgufWriter {
                          std::span<const std::byte> data);
   GgufWriter& add_tensor(std::string_view name, std::span<const int64_t> shape,
                          std::span<const float> values);
+  /// A tensor too large to be held here: bytes() and write() ask for its rows (of the last
+  /// dimension), a few at a time and in order. Fills `rows`, which are whole rows from `first_row`
+  /// on.
+  using FillRows = std::function<void(int64_t first_row, std::span<std::byte> rows)>;
+  GgufWriter& add_tensor(std::string_view name, std::span<const int64_t> shape, TensorType type,
+                         FillRows fill);
   GgufWriter& remove_tensor(std::string_view name);
 
   [[nodiscard]] std::vector<std::byte> bytes() const;
+  /// kIo names the file and the reason; what was written by then stays.
   [[nodiscard]] Status write(const std::string& path) const;
 
  private:
@@ -63,8 +71,15 @@ class GgufWriter {
     std::string name;
     std::vector<int64_t> shape;
     uint32_t ggml_type;
-    std::vector<std::byte> data;
+    size_t n_bytes;
+    std::vector<std::byte> data;  ///< all of it, where there is no `fill`
+    FillRows fill;
+    size_t row_bytes;  ///< what `fill` counts in
   };
+  /// Takes the file's bytes, piece by piece; false ends it.
+  using Sink = std::function<bool(std::span<const std::byte>)>;
+  [[nodiscard]] std::vector<std::byte> header() const;
+  bool emit(const Sink& sink) const;
   template <typename T>
   GgufWriter& add_scalar(std::string_view key, uint32_t type, T value);
   template <typename T>
