@@ -112,16 +112,20 @@ void quantized_strip(const StripCall& call) {
   }
 }
 
-// Few rows strip by strip; many with four strips side by side, what is left with two or one.
+// A few rows strip by strip; one, and many, with four strips side by side, what is left with two or
+// one.
 template <TensorType kType>
 void quantized_strips(const StripCall& call) {
   const bool words = call.panel->words;
-  const StripKernel kernel = words ? avx512_word_kernel(kType) : quantized_strip<kType>;
+  const bool alone = call.n_rows == 1 && !words;
+  const StripKernel kernel = words   ? avx512_word_kernel(kType)
+                             : alone ? avx512_row_kernel(kType)
+                                     : quantized_strip<kType>;
   StripCall part = call;
   for (int done = 0; done < call.n_strips; done += part.n_strips) {
     const int left = call.n_strips - done;
     const int outputs_left = call.n_outputs - done * kStripOutputs;
-    part.n_strips = !words || left == 1 ? 1 : left < 4 ? 2 : 4;
+    part.n_strips = !(words || alone) || left == 1 ? 1 : left < 4 ? 2 : 4;
     part.n_outputs = part.n_strips * kStripOutputs;
     if (part.n_outputs > outputs_left) part.n_outputs = outputs_left;
     part.strip = call.strip + done * call.strip_bytes;

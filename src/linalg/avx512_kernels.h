@@ -15,6 +15,8 @@ void avx512_quantize_row(const float* x, int64_t n, const ActivationPanel& panel
 
 /// For any number of strips and rows.
 [[nodiscard]] StripKernel avx512_strip_kernel(TensorType type);
+/// Its part for one row that is not of words and 1, 2 or 4 strips; null for a float type.
+[[nodiscard]] StripKernel avx512_row_kernel(TensorType type);
 /// Its part for panels of words and 1, 2 or 4 strips; null for a float type.
 [[nodiscard]] StripKernel avx512_word_kernel(TensorType type);
 

@@ -1,6 +1,6 @@
 // What the AVX-512 kernels of quantised strips share: a tile in registers. Included by
-// avx512_kernels.cc and avx512_word_kernels.cc alone, whose flags it needs; everything is in an
-// anonymous namespace, so that no copy with those instructions can serve another file.
+// avx512_kernels.cc and avx512_{row,word}_kernels.cc alone, whose flags it needs; everything is in
+// an anonymous namespace, so that no copy with those instructions can serve another file.
 #pragma once
 
 #include <immintrin.h>
