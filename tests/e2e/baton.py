@@ -18,15 +18,16 @@ MODELS = {"smollm2": "smollm2-135m", "gemma3": "gemma3-270m"}
 
 
 class Server:
-    """A `baton serve` process, ready when it has printed its curl line. One engine that does both unless told otherwise."""
+    """A `baton serve` process, ready when it has printed its curl line. One engine that does both unless told otherwise.
+    With `log` what it says on stderr goes to that file (a pipe is read at the end only, and may be full before)."""
 
-    def __init__(self, *flags, model="smollm2-135m", kernels=None, env=None, timeout=120):
+    def __init__(self, *flags, model="smollm2-135m", kernels=None, env=None, timeout=120, log=None):
         environment = dict(os.environ, **(env or {}))
         if kernels:
             environment["BATON_KERNELS"] = kernels
         if "--engines" not in flags:
             flags = ("--engines", "1B", *flags)
-        self.start([BATON, "serve", model, "--port", "0", *map(str, flags)], environment, timeout)
+        self.start([BATON, "serve", model, "--port", "0", *map(str, flags)], environment, timeout, log)
 
     @classmethod
     def launch(cls, *arguments, env=None, timeout=120):
@@ -35,8 +36,10 @@ class Server:
         server.start([BATON, *map(str, arguments)], dict(os.environ, **(env or {})), timeout)
         return server
 
-    def start(self, command, environment, timeout):
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)
+    def start(self, command, environment, timeout, log=None):
+        with open(log or os.devnull, "w") as file:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file if log else subprocess.PIPE,
+                                            env=environment, text=True)
         started = time.monotonic()
         self.curl = ""
         while not self.curl and time.monotonic() - started < timeout:

@@ -9,9 +9,9 @@ import baton
 
 
 def traced_run(path, seed):
-    """Events of 20 prompts on 1P1D, by (process, name), and the processes of both roles."""
+    """Events of 32 prompts on 1P1D, by (process, name), and the processes of both roles."""
     rng = random.Random(seed)
-    prompts = [[rng.randrange(1000, 40000) for _ in range(rng.choice([300, 520, 700]))] for _ in range(20)]
+    prompts = [[rng.randrange(1000, 40000) for _ in range(rng.choice([300, 520, 700]))] for _ in range(32)]
     with baton.Server("--engines", "1P1D", "--trace", path, "--log-level", "warn") as server:
         with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
             list(pool.map(lambda p: server.post("/v1/completions", prompt=p, max_tokens=30, ignore_eos=True), prompts))
@@ -38,7 +38,7 @@ def check_puts(layers, puts):
         of_layer = [p for p in puts if p["args"]["layer"] == index and layer["ts"] <= p["ts"] < following["ts"]]
         assert of_layer, (layer, following)
         n_pairs += 1
-    assert n_pairs >= 20 * 29
+    assert n_pairs >= 32 * 29
 
 
 def queued_pairs(chunks, queue):
@@ -50,20 +50,26 @@ def queued_pairs(chunks, queue):
             yield a, b
 
 
+def check_decoded_beside(pairs, steps):
+    """Where A's prefill has ended with its chunk: A's tokens are made on the other engine while B is prefilled on this one."""
+    n_pairs = 0
+    for a, b in pairs:
+        for label in set(a["args"]["requests"]) - set(b["args"]["requests"]):
+            of_a = [s for s in steps if label in s["args"]["requests"]]
+            assert any(s["ts"] < b["ts"] + b["dur"] and s["ts"] + s["dur"] > b["ts"] for s in of_a), (a, b, of_a[:1])
+            n_pairs += 1
+    return n_pairs
+
+
 def test_puts_overlap_and_prompts_follow_one_another(tmp_path):
-    # The system may take a core away from the engine for a while, in one run or another: a gap of the engine's own
-    # would be in all of them.
-    for attempt in range(3):
-        by_name, prefill, decode = traced_run(tmp_path / f"trace{attempt}.json", 1 + attempt)
-        check_puts(by_name[prefill, "layer"], by_name[prefill, "put"])
-        pairs = list(queued_pairs(by_name[prefill, "prefill"], by_name[prefill, "queue"]))
-        gaps = sorted((b["ts"] - a["ts"] - a["dur"]) / 1e3 for a, b in pairs)
-        assert len(gaps) >= 10, gaps  # of 20: several share a pass
-        print(f"{len(gaps)} prompts queued behind another: begin {statistics.median(gaps):.3f} ms after it (most {gaps[-1]:.3f})")
-        # While B is prefilled here, decode steps run on the other engine, where one of those before it has come there.
-        steps = by_name[decode, "decode"]
-        beside = sum(any(b["ts"] < d["ts"] < b["ts"] + b["dur"] for d in steps) for _, b in pairs)
-        assert beside >= len(pairs) // 3, (beside, len(pairs))
-        if gaps[-2] <= 2.0:
-            return
-    raise AssertionError(gaps)
+    by_name, prefill, decode = traced_run(tmp_path / "trace.json", 1)
+    check_puts(by_name[prefill, "layer"], by_name[prefill, "put"])
+    pairs = list(queued_pairs(by_name[prefill, "prefill"], by_name[prefill, "queue"]))
+    assert len(pairs) >= 20  # of 32 prompts: several share a pass
+    beside = check_decoded_beside(pairs, by_name[decode, "prefill"] + by_name[decode, "decode"])
+    assert beside >= 10
+    gaps = sorted((b["ts"] - a["ts"] - a["dur"]) / 1e3 for a, b in pairs)
+    print(f"{len(gaps)} prompts queued behind another: begin {statistics.median(gaps):.3f} ms after it "
+          f"(nine of ten within {gaps[len(gaps) * 9 // 10]:.3f}, all within {gaps[-1]:.3f}); {beside} beside decode steps of the one before")
+    # The median: other programs may take the core away for a few ms, at any of them.
+    assert statistics.median(gaps) <= 2.0, gaps
