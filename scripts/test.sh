@@ -44,7 +44,7 @@ stage_release() {
   for model in smollm2-135m gemma3-270m; do
     "$build_dir/release/src/cli/baton" pull $model || say "skipped: tests of $model in process (it can't be fetched)"
   done
-  BATON_GOLDEN_MAX_TOKENS=${BATON_GOLDEN_MAX_TOKENS:-60} run_ctest release
+  BATON_GOLDEN_MAX_TOKENS=${BATON_GOLDEN_MAX_TOKENS:-30} run_ctest release
 }
 # Sanitizers find memory errors, not wrong numbers: the long golden runs stay with the release build.
 stage_asan() { build asan tests && run_ctest asan -LE 'bench|real-model'; }

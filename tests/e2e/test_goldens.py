@@ -4,7 +4,7 @@ import baton
 import goldens
 
 # The reference kernels are plain loops: short prompts only. goldens.py runs them all.
-LIMIT = {"default": None, "portable": 60, "reference": 30}
+LIMIT = {"default": None, "portable": 30, "reference": 15}
 
 
 @pytest.mark.parametrize("kernels", ["default", "portable", "reference"])
