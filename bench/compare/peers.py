@@ -84,8 +84,15 @@ def vllm_python(requirements: pathlib.Path | None) -> pathlib.Path:
 DEQUANTISE = """
 import sys, torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+try:  # since transformers 5.19 weights stay packed unless told otherwise
+    from transformers import GgufConfig
+    dense = {"quantization_config": GgufConfig(dequantize=True)}
+except ImportError:
+    dense = {}
 folder, name, out = sys.argv[1:]
-AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.bfloat16).save_pretrained(out)
+model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.bfloat16, **dense)
+model.config.__dict__.pop("quantization_config", None)
+model.save_pretrained(out)
 AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(out)
 """
 
