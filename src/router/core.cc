@@ -236,6 +236,10 @@ void RouterCore::on_down(int engine, const std::string& reason) {
   spdlog::warn("{} is down: {}", one.title(), reason);
   update_path();
 
+  plan_again(engine, fmt::format("{} is down: {}", one.title(), reason));
+}
+
+void RouterCore::plan_again(int engine, const std::string& why) {
   // In order of age, so that the same run always goes the same way.
   std::set<RequestId> generating;
   std::set<RequestId> sending;
@@ -248,22 +252,35 @@ void RouterCore::on_down(int engine, const std::string& reason) {
   for (const RequestId id : generating) {
     Attempt* attempt = find(id);
     if (attempt == nullptr) continue;  // its request has ended with another of its attempts
-    retry(*attempt, {RetryReason::kEngineDown, fmt::format("{} is down: {}", one.title(), reason)});
+    retry(*attempt, {RetryReason::kEngineDown, why});
   }
   for (const RequestId id : sending) {
-    on_sent(id, fail(ErrorCode::kUnavailable, "{} is down: {}", one.title(), reason));
+    Attempt* attempt = find(id);
+    if (!engines_[engine].up) {
+      on_sent(id, fail(ErrorCode::kUnavailable, "{}", why));
+    } else if (attempt != nullptr && !attempt->progressed) {
+      retry(
+          *attempt,
+          {.reason = RetryReason::kEngineDown, .detail = why, .outcome = PartOutcome::kCancelled});
+    }
   }
 }
 
 void RouterCore::on_state(int engine, const EngineState& state) {
   Engine& one = engines_[engine];
   const bool was_ready = one.ready();
+  const bool got_stuck = one.state.alive && !state.alive;
   one.state = state;
   if (!state.reason.empty()) one.last_error = state.reason;
   note_hang(one);
-  if (was_ready == one.ready()) return;
-  if (was_ready) one.lost_ns = clock_.now_ns();
-  update_path();
+  if (was_ready != one.ready()) {
+    if (was_ready) one.lost_ns = clock_.now_ns();
+    update_path();
+  }
+  if (one.up && got_stuck) {
+    spdlog::warn("{} is stuck: {}", one.title(), one.last_error);
+    plan_again(engine, fmt::format("{} is stuck: {}", one.title(), one.last_error));
+  }
 }
 
 std::optional<std::string> RouterCore::plan_json(const std::string& label) const {

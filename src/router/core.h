@@ -172,6 +172,8 @@ class RouterCore final : public EngineListener {
   [[nodiscard]] std::string fault_of(const Attempt& attempt, const TokenEvent& event) const;
   void settle(Attempt& attempt, const Delivery& delivery);
   void retry(Attempt& attempt, const Retry& why);
+  /// All that the engine has, elsewhere: it is down, or stuck.
+  void plan_again(int engine, const std::string& why);
   void go_on(ClientRequest& client, const std::vector<int>& choices, const Lineage& lineage);
   void enqueue_again(ClientRequest& client, const std::vector<int>& choices,
                      const Lineage& lineage);

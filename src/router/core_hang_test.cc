@@ -64,6 +64,40 @@ TEST(RouterHang, AnEngineWithoutProgressIsReported) {
   EXPECT_EQ(c.hung[0].reason, "no progress");
 }
 
+TEST(RouterHang, WhatAStuckEngineGeneratesIsPlannedAgain) {
+  Cluster c("BB");
+  const RequestId id = c.add(20);
+  c.started(0);
+  c.tokens(0, 0, {1, 2});
+  say_alive(c, 0, false);
+  ASSERT_EQ(c.link(0).cancels.size(), 1U) << "it may come to itself";
+  ASSERT_EQ(c.link(1).starts.size(), 1U);
+  say_alive(c, 0, false);
+  EXPECT_EQ(c.link(0).cancels.size(), 1U) << "once";
+  c.started(1);
+  c.tokens(1, 0, {3}, FinishReason::kLength);
+  EXPECT_EQ(c.outcome(id).choices[0].tokens, (std::vector<TokenId>{1, 2, 3}));
+  say_alive(c, 0, true);
+  c.expect_idle();
+}
+
+TEST(RouterHang, WhatAStuckPrefillEngineSendsIsPlannedAgain) {
+  Cluster c("PPD");
+  const RequestId id = c.add(200);
+  c.prepared(2);
+  ASSERT_EQ(c.link(0).sends.size(), 1U);
+  say_alive(c, 0, false);
+  EXPECT_EQ(c.link(0).cancels.size(), 1U);
+  c.prepared(2);
+  ASSERT_EQ(c.link(1).sends.size(), 1U);
+  c.sent(1);
+  c.started(2);
+  c.tokens(2, 0, {7}, FinishReason::kLength);
+  EXPECT_EQ(c.outcome(id).choices[0].tokens, (std::vector<TokenId>{7}));
+  EXPECT_EQ(c.series("baton_request_retries_total"), 1);
+  c.expect_idle();
+}
+
 TEST(RouterHang, OneThatComesBackInTimeIsNot) {
   Cluster c("BB", hang_after(50));
   supervise(c, 0, "ready");

@@ -108,7 +108,7 @@ TEST(RouterPlan, NoPrefillEngine) {
   const RequestId second = c.add(200);
   const RequestId short_one = c.add(20);
   EXPECT_EQ(last_reason(c, short_one), "short") << "which needs none";
-  c.advance_ms(9'999);
+  c.advance_ms(14'999);
   EXPECT_EQ(c.link(1).starts.size(), 1U) << "it may be back soon";
   c.advance_ms(1);
   ASSERT_EQ(c.link(1).starts.size(), 3U);

@@ -68,6 +68,12 @@ class AttachReader {
   bool faulty_ = false;
 };
 
+/// The engine has read a start_generate and has nothing of it.
+bool is_refusal(ErrorCode code) {
+  return code == ErrorCode::kInvalidArgument || code == ErrorCode::kNotFound ||
+         code == ErrorCode::kExhausted;
+}
+
 }  // namespace
 
 HttpLink::HttpLink(HttpLinkOptions options, HttpLinkDeps deps)
@@ -244,8 +250,9 @@ void HttpLink::start_generate(const TokenRequest& request, Callback<void> done) 
         if (it == starting_.end()) return;
         std::vector<std::optional<int>> cancelled = std::move(it->second);
         starting_.erase(it);
-        const bool refused = !response && response.error().code != ErrorCode::kUnavailable;
-        // Without an answer it may run there all the same, for nobody.
+        const bool refused = !response && is_refusal(response.error().code);
+        // Without an answer, or with one that makes no sense, it may run there all the same, for
+        // nobody.
         if (!response && !refused) cancelled = {std::nullopt};
         if (refused) cancelled.clear();
         for (const std::optional<int> choice : cancelled) cancel(id, choice);

@@ -145,8 +145,8 @@ Planner::PrefillRoom Planner::prefill_room(const Attempt& attempt, const Engine&
 bool Planner::has_room(const Attempt& attempt, const Engine& engine, int64_t now_ns) const {
   if (now_ns < engine.load.full_until_ns) return false;
   // A request of more choices than the batch holds runs alone.
-  return engine.load.n_choices == 0 || engine.load.n_choices + attempt.n_choices() <=
-                                           engine.info.max_batch + options_.max_extra_choices;
+  const int64_t max_choices = int64_t{engine.info.max_batch} + options_.max_extra_choices;
+  return engine.load.n_choices == 0 || engine.load.n_choices + attempt.n_choices() <= max_choices;
 }
 
 }  // namespace baton::router

@@ -18,7 +18,7 @@ struct PlannerOptions {
   int max_extra_choices = 2;  ///< beyond its batch that a decode engine is given
   /// How long a prompt waits for a prefill engine that was lost before its decode engine computes
   /// it: a restart takes a second or two, and then its bits stay what they are.
-  int64_t prefill_wait_ns = int64_t{10} * 1'000'000'000;
+  int64_t prefill_wait_ns = int64_t{15} * 1'000'000'000;
 };
 
 /// Where the next step of an attempt is to be done, or why nowhere yet.
