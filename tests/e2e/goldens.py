@@ -104,9 +104,19 @@ def prompt_ids_differ(server, entries):
 CLASSES = {"prefill": 1, "decode": 1 << 20, "generated": "auto"}  # and its --remote-prefill-min-tokens
 
 
+def chosen(model, limit):
+    """All; or those of at most `limit` prompt tokens, and one over several KV blocks, where there is one of middle length."""
+    entries = baton.goldens(model)
+    if limit is None:
+        return entries
+    length = lambda e: len(e["prompt_ids"])
+    blocks = sorted((e for e in entries if max(limit, 48) < length(e) <= 128), key=length)
+    return [e for e in entries if length(e) <= limit] + blocks[:1]
+
+
 def run(model, kernels, limit=None, classes=tuple(CLASSES), engines="1B"):
     """{class: Score} and the names of prompts that tokenise otherwise."""
-    entries = [e for e in baton.goldens(model) if limit is None or len(e["prompt_ids"]) <= limit]
+    entries = chosen(model, limit)
     kernel_set = None if kernels == "default" else kernels
     scores = {}
     for kind in classes:
