@@ -71,8 +71,9 @@ def ttft(options, client: Client) -> None:
         for n in (512, 2048):
             pairs = [(ttft_s(client, one, n), ttft_s(client, two, n)) for _ in range(options.rounds)]
             a, b = (statistics.median(pair[i] for pair in pairs) for i in (0, 1))
-            ratio = statistics.median(y / x for x, y in pairs)
-            print(f"  {n:5} tokens (median of {options.rounds}) {a * 1e3:7.0f} ms{b * 1e3:6.0f} ms{ratio:8.3f}", flush=True)
+            ratios = sorted(y / x for x, y in pairs)
+            print(f"  {n:5} tokens (median of {options.rounds}) {a * 1e3:7.0f} ms{b * 1e3:6.0f} ms{b / a:8.3f}  "
+                  f"(rounds: {ratios[0]:.3f} to {ratios[-1]:.3f}, median {statistics.median(ratios):.3f})", flush=True)
 
 
 def main() -> None:
