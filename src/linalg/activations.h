@@ -1,4 +1,6 @@
-// Activations of the decode class: every row as 15-bit integers with one float32 scale.
+// Activations as integers, of 15 bits or of 8.
+//
+// 15 bits (the decode class, and where the prefill class is as it): one float32 scale for a row.
 //
 //   x[i] ≈ scale * q[i],  scale = max|x| / 16256,  q[i] = x[i] * (16256 / max|x|) rounded to
 //   nearest even
@@ -9,6 +11,18 @@
 // 0.001, and reading the weights, not arithmetic, bounds a decode step of few rows. All sums of
 // products are exact integers for each group of weights that share a scale, so any kernel that adds
 // the groups in order has the same bits.
+//
+// 8 bits (the prefill class, where it is asked for): of each 32 values a float32 scale, so that an
+// outlier costs its 31 neighbours their precision and no other value:
+//
+//   scale = max|x| / 127,  q[i] = x[i] * (127 / max|x|) rounded to nearest even
+//
+// One byte product instead of two of 16 bits for four weights, where arithmetic is what bounds many
+// rows. A kernel adds for each group of weights, in order, with fma(a, b, c) = a * b + c rounded
+// once,
+//   acc = fma(float(integer sum of products) * scale of the weights, scale of the block, acc)
+// and then, for types with a min,
+//   acc = fma(min, scale of the block * float(sum of the 32 integers), acc)
 #pragma once
 
 #include <cstdint>
@@ -23,5 +37,11 @@ inline constexpr float kSmallestActivation = 0x1p-100F;
 
 /// One row of n values (plain C++). A row with a NaN or an infinity becomes zeros with scale NaN.
 void quantize_row(const float* x, int64_t n, int16_t* q, float* scale);
+
+inline constexpr int kByteActivationMax = 127;
+/// The kActivationBlock values at x, into q and *scale (plain C++). A block with a NaN or an
+/// infinity becomes zeros with scale NaN, one whose largest value is below kSmallestActivation
+/// zeros with scale 0.
+void quantize_block(const float* x, int8_t* q, float* scale);
 
 }  // namespace baton::linalg

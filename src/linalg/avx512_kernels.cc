@@ -116,16 +116,18 @@ void quantized_strip(const StripCall& call) {
 // one.
 template <TensorType kType>
 void quantized_strips(const StripCall& call) {
-  const bool words = call.panel->words;
-  const bool alone = call.n_rows == 1 && !words;
-  const StripKernel kernel = words   ? avx512_word_kernel(kType)
-                             : alone ? avx512_row_kernel(kType)
-                                     : quantized_strip<kType>;
+  const PanelLayout layout = call.panel->layout;
+  const bool alone = call.n_rows == 1 && layout == PanelLayout::kPlanes;
+  const bool abreast = alone || layout != PanelLayout::kPlanes;
+  const StripKernel kernel = layout == PanelLayout::kWords   ? avx512_word_kernel(kType)
+                             : layout == PanelLayout::kBytes ? avx512_byte_kernel(kType)
+                             : alone                         ? avx512_row_kernel(kType)
+                                                             : quantized_strip<kType>;
   StripCall part = call;
   for (int done = 0; done < call.n_strips; done += part.n_strips) {
     const int left = call.n_strips - done;
     const int outputs_left = call.n_outputs - done * kStripOutputs;
-    part.n_strips = !(words || alone) || left == 1 ? 1 : left < 4 ? 2 : 4;
+    part.n_strips = !abreast || left == 1 ? 1 : left < 4 ? 2 : 4;
     part.n_outputs = part.n_strips * kStripOutputs;
     if (part.n_outputs > outputs_left) part.n_outputs = outputs_left;
     part.strip = call.strip + done * call.strip_bytes;
@@ -236,7 +238,7 @@ void avx512_quantize_row(const float* x, int64_t n, const ActivationPanel& panel
     for (int half = 0; half < 2; ++half) {
       const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(take, x + i + 16 * half), inverse);
       const __m512i q = _mm512_cvtps_epi32(scaled);
-      if (panel.words) {
+      if (panel.layout == PanelLayout::kWords) {
         store_words(q, values + 32 * half);
       } else {
         store_planes(q, values + 16 * half);

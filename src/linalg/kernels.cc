@@ -49,6 +49,14 @@ std::string_view name(KernelSet kernels) {
   return "?";
 }
 
+std::string_view name(ActivationType activations) {
+  return activations == ActivationType::kInt8 ? "int8" : "int16";
+}
+
+bool has_int8_activations(KernelSet kernels) {
+  return kernels == KernelSet::kPortable || kernels == KernelSet::kAvx512;
+}
+
 Result<KernelSet> choose_kernels(std::string_view wanted, const CpuFeatures& cpu) {
   KernelSet best = KernelSet::kPortable;
   std::string possible;

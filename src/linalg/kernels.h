@@ -21,7 +21,17 @@ enum class KernelSet { kReference, kPortable, kAvx2, kAvx512, kAmx };
 /// on the position and its prompt, never on what else is in the batch.
 enum class KernelClass { kPrefill, kDecode };
 
+/// What quantised weights are multiplied with (activations.h): integers of 15 bits with a scale for
+/// each row, or of 8 bits with a scale for each 32. A choice of the prefill class; the decode class
+/// has kInt16.
+enum class ActivationType { kInt16, kInt8 };
+
 [[nodiscard]] std::string_view name(KernelSet kernels);
+/// "int16" or "int8".
+[[nodiscard]] std::string_view name(ActivationType activations);
+/// Whether the set has kernels for 8-bit activations: kPortable and kAvx512. kAmx has matrix units
+/// for the prefill class, kReference multiplies floats.
+[[nodiscard]] bool has_int8_activations(KernelSet kernels);
 /// The set that `wanted` (BATON_KERNELS; empty = the best there is) names, if this CPU can run it.
 [[nodiscard]] Result<KernelSet> choose_kernels(std::string_view wanted, const CpuFeatures& cpu);
 

@@ -37,9 +37,9 @@ Status check(std::span<const MatrixView> stacked) {
 }
 
 #if defined(__x86_64__)
-constexpr StripKernels kAvx2Strips = {"avx2", 1, avx2_quantize_row, avx2_strip_kernel};
+constexpr StripKernels kAvx2Strips = {"avx2", 1, avx2_quantize_row, nullptr, avx2_strip_kernel};
 constexpr StripKernels kAvx512Strips = {"avx512_vnni", kAvx512MinWordRows, avx512_quantize_row,
-                                        avx512_strip_kernel};
+                                        avx512_quantize_blocks, avx512_strip_kernel};
 #endif
 
 Result<std::unique_ptr<Linear>> make_decode_linear(Context& context,
@@ -65,9 +65,10 @@ Result<std::unique_ptr<Linear>> make_decode_linear(Context& context,
 
 }  // namespace
 
-bool classes_agree(KernelSet kernels, std::span<const MatrixView> stacked) {
+bool classes_agree(KernelSet kernels, std::span<const MatrixView> stacked, ActivationType prefill) {
   if (kernels == KernelSet::kReference) return true;
-  return kernels == KernelSet::kAvx512 &&
+  const bool int8 = prefill == ActivationType::kInt8 && has_int8_activations(kernels);
+  return (kernels == KernelSet::kAvx512 || int8) &&
          std::none_of(stacked.begin(), stacked.end(),
                       [](const MatrixView& matrix) { return info(matrix.type).block_values == 1; });
 }

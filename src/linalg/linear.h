@@ -2,7 +2,8 @@
 // each kernel set and class.
 //
 // kPrefill: bf16 weights packed for oneDNN, zero-padded panels of a fixed number of rows; but
-//           kAvx512, without matrix units, multiplies quantised weights faster as kDecode does.
+//           kAvx512, without matrix units, multiplies quantised weights faster as kDecode does, and
+//           faster yet on activations of 8 bits (apply_int8).
 // kDecode:  the file's quantised blocks (repacked, never widened) times activations of 15 bits
 //           (activations.h), exact integer sums; all sets but kReference have the same bits.
 // kReference (either class): float32 weights, float32 sums.
@@ -37,12 +38,19 @@ class Linear {
   virtual ~Linear() = default;
   /// x [n_rows, n_in] → y [n_rows, n_out], both dense float32.
   virtual void apply(Context& context, const float* x, int64_t n_rows, float* y) const = 0;
+  /// The same on activations of 8 bits, with the same weights: for a kernel set with
+  /// has_int8_activations(). Weights that are multiplied in floating point have no others: apply().
+  virtual void apply_int8(Context& context, const float* x, int64_t n_rows, float* y) const {
+    apply(context, x, n_rows, y);
+  }
   [[nodiscard]] virtual int64_t n_in() const = 0;
   [[nodiscard]] virtual int64_t n_out() const = 0;
   [[nodiscard]] virtual size_t bytes() const = 0;
   /// The implementation for /version, e.g. "avx512_vnni Q4_1" or "onednn bf16
   /// brgemm:avx512_core_bf16".
   [[nodiscard]] virtual std::string describe() const = 0;
+  /// That of apply_int8(), e.g. "avx512_vnni Q4_1 on int8 activations".
+  [[nodiscard]] virtual std::string describe_int8() const { return describe(); }
 };
 
 /// Packs `stacked` matrices of equal n_in (their outputs one after another: fused q+k+v, gate+up;
@@ -54,8 +62,11 @@ class Linear {
                                                           std::span<const MatrixView> stacked,
                                                           PackedFile* file = nullptr);
 
-/// Whether make_linear makes the same of `stacked` for both classes: one may serve for the other.
-[[nodiscard]] bool classes_agree(KernelSet kernels, std::span<const MatrixView> stacked);
+/// Whether what make_linear makes of `stacked` for the decode class serves the prefill class too,
+/// whose activations are `prefill`: by apply() if they are kInt16 (make_linear makes the same for
+/// both then), by apply_int8() if they are kInt8.
+[[nodiscard]] bool classes_agree(KernelSet kernels, std::span<const MatrixView> stacked,
+                                 ActivationType prefill = ActivationType::kInt16);
 
 /// Values of `n` (a multiple of the type's block) elements as float32; exact for every type.
 void dequantize(TensorType type, const std::byte* data, int64_t n, float* out);

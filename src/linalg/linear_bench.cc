@@ -1,5 +1,6 @@
 // Decode-class Linear on the shapes of the two models that baton is tested with: weight bytes/s (to
 // be read beside ReadBandwidth, which reads as many bytes and does nothing else) and GFLOP/s.
+// Int8Linear: the same weights on activations of 8 bits, the prefill class that can be asked for.
 //
 // Each benchmark goes round several copies of its matrix, 96 MB in all, as a decode step goes
 // through the layers of a model: no matrix stays in a core's own caches.
@@ -79,7 +80,8 @@ const std::vector<std::unique_ptr<Linear>>& copies_of(Machine& machine, const Sh
   return copies;
 }
 
-void decode_linear(benchmark::State& state, const Shape& shape, int n_rows, int n_threads) {
+void linear(benchmark::State& state, const Shape& shape, int n_rows, int n_threads,
+            ActivationType activations) {
   Machine machine(n_threads);
   const auto& copies = copies_of(machine, shape);
   std::mt19937 random(1);
@@ -89,7 +91,11 @@ void decode_linear(benchmark::State& state, const Shape& shape, int n_rows, int 
   std::vector<float> y(static_cast<size_t>(n_rows * shape.n_out));
   size_t next = 0;
   for (auto _ : state) {
-    copies[next]->apply(machine.context, x.data(), n_rows, y.data());
+    if (activations == ActivationType::kInt8) {
+      copies[next]->apply_int8(machine.context, x.data(), n_rows, y.data());
+    } else {
+      copies[next]->apply(machine.context, x.data(), n_rows, y.data());
+    }
     next = (next + 1) % copies.size();
   }
   const auto n = static_cast<double>(state.iterations());
@@ -124,7 +130,20 @@ void read_bandwidth(benchmark::State& state, int n_threads) {
       benchmark::Counter::kIsRate);
 }
 
+void add(const char* what, const Shape& shape, int n_rows, int n_threads,
+         ActivationType activations) {
+  const std::string name = std::string(what) + "/" + shape.of + "/" +
+                           std::string(info(shape.type).name) + "/" + std::to_string(shape.n_in) +
+                           "x" + std::to_string(shape.n_out) + "/rows:" + std::to_string(n_rows) +
+                           "/threads:" + std::to_string(n_threads);
+  benchmark::RegisterBenchmark(name.c_str(), [&shape, n_rows, n_threads,
+                                              activations](benchmark::State& state) {
+    linear(state, shape, n_rows, n_threads, activations);
+  })->UseRealTime();
+}
+
 [[maybe_unused]] const bool kRegistered = [] {
+  const bool int8 = has_int8_activations(*choose_kernels("", cpu_features()));
   const auto n_cpus = static_cast<int>(allowed_cpus().size());
   pin_this_thread(allowed_cpus().front());
   const std::vector<int> threads = n_cpus > 1 ? std::vector<int>{1, n_cpus} : std::vector<int>{1};
@@ -136,13 +155,11 @@ void read_bandwidth(benchmark::State& state, int n_threads) {
   for (const Shape& shape : kShapes) {
     for (const int n : threads) {
       for (const int n_rows : {1, 4, 8, 16, 32, 64, 512}) {
-        const std::string name =
-            std::string("DecodeLinear/") + shape.of + "/" + std::string(info(shape.type).name) +
-            "/" + std::to_string(shape.n_in) + "x" + std::to_string(shape.n_out) +
-            "/rows:" + std::to_string(n_rows) + "/threads:" + std::to_string(n);
-        benchmark::RegisterBenchmark(name.c_str(), [&shape, n_rows, n](benchmark::State& state) {
-          decode_linear(state, shape, n_rows, n);
-        })->UseRealTime();
+        add("DecodeLinear", shape, n_rows, n, ActivationType::kInt16);
+      }
+      if (!int8 || info(shape.type).block_values == 1) continue;
+      for (const int n_rows : {16, 64, 512}) {
+        add("Int8Linear", shape, n_rows, n, ActivationType::kInt8);
       }
     }
   }

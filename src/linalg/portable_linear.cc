@@ -1,6 +1,7 @@
 #include "linalg/portable_linear.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -16,10 +17,11 @@ namespace {
 struct Activations {
   const float* x;  ///< [n_rows][n_in]
   int16_t* q;      ///< [n_rows][n_in]
-  float* sums;     ///< [n_rows][n_blocks]: of each 32 integers
-  float* scales;   ///< [n_rows]
+  float* sums;     ///< [n_rows][n_blocks]: of each 32 integers; kInt8: times their scale
+  float* scales;   ///< [n_rows]; kInt8: [n_rows][n_blocks]
   int64_t n_rows;
   int64_t n_in;
+  ActivationType type;
 };
 
 /// Outputs that a thread unpacks before it turns to the rows: a row is then read from memory, and a
@@ -43,6 +45,7 @@ struct Segment {
   TensorType type;
   CodeInfo code;  ///< group_values 0: a float type
   DotFunction dot;
+  DotFunction byte_dot;  ///< on activations of 8 bits
   int64_t first_out;
   const std::byte* rows;
   size_t stride_bytes;
@@ -78,6 +81,33 @@ float dot_groups_of_16(const Unpacked& w, const Activations& rows, int64_t r, in
   return acc * rows.scales[r];
 }
 
+// The order of the float operations is that of activations.h, as in the AVX-512 kernels.
+template <bool kHasMin>
+float byte_dot_groups_of_32(const Unpacked& w, const Activations& rows, int64_t r, int) {
+  const int64_t n_blocks = rows.n_in / kActivationBlock;
+  const int16_t* q = rows.q + r * rows.n_in;
+  const float* sums = rows.sums + r * n_blocks;
+  const float* scales = rows.scales + r * n_blocks;
+  float acc = 0.0F;
+  for (int64_t b = 0; b < n_blocks; ++b) {
+    const auto sum = static_cast<float>(dot(w.codes + 32 * b, q + 32 * b, 32));
+    acc = std::fma(sum * w.scales[b], scales[b], acc);
+    if constexpr (kHasMin) acc = std::fma(w.mins[b], sums[b], acc);
+  }
+  return acc;
+}
+
+float byte_dot_groups_of_16(const Unpacked& w, const Activations& rows, int64_t r, int n) {
+  const int16_t* q = rows.q + r * rows.n_in;
+  const float* scales = rows.scales + r * (rows.n_in / kActivationBlock);
+  float acc = 0.0F;
+  for (int64_t g = 0; g < rows.n_in / 16; ++g) {
+    const auto sum = static_cast<float>(dot(w.codes + 16 * g, q + 16 * g, n));
+    acc = std::fma(sum * w.scales[g], scales[g / 2], acc);
+  }
+  return acc;
+}
+
 // Partial sum p adds the products of the inputs i ≡ p (mod 4), in order.
 float dot_floats(const Unpacked& unpacked, const Activations& rows, int64_t r, int) {
   const float* w = unpacked.values;
@@ -96,6 +126,33 @@ DotFunction dot_function(CodeInfo code) {
   if (code.group_values == 0) return dot_floats;
   if (code.group_values == 16) return dot_groups_of_16;
   return code.has_min ? dot_groups_of_32<true> : dot_groups_of_32<false>;
+}
+
+DotFunction byte_dot_function(CodeInfo code) {
+  if (code.group_values == 0) return dot_floats;
+  if (code.group_values == 16) return byte_dot_groups_of_16;
+  return code.has_min ? byte_dot_groups_of_32<true> : byte_dot_groups_of_32<false>;
+}
+
+void quantize_one(const Activations& rows, int64_t r) {
+  const int64_t n_blocks = rows.n_in / kActivationBlock;
+  const float* x = rows.x + r * rows.n_in;
+  int16_t* q = rows.q + r * rows.n_in;
+  float* sums = rows.sums + r * n_blocks;
+  const bool int8 = rows.type == ActivationType::kInt8;
+  if (!int8) quantize_row(x, rows.n_in, q, rows.scales + r);
+  for (int64_t b = 0; b < n_blocks; ++b, x += kActivationBlock, q += kActivationBlock) {
+    float scale = 1.0F;
+    if (int8) {
+      int8_t bytes[kActivationBlock];
+      quantize_block(x, bytes, &scale);
+      std::copy_n(bytes, kActivationBlock, q);
+      rows.scales[r * n_blocks + b] = scale;
+    }
+    int32_t sum = 0;
+    for (int i = 0; i < kActivationBlock; ++i) sum += q[i];
+    sums[b] = scale * static_cast<float>(sum);
+  }
 }
 
 void unpack_row(const Segment& segment, const std::byte* row, int64_t n_in, const Unpacked& w) {
@@ -122,14 +179,23 @@ class PortableLinear final : public Linear {
   static Result<std::unique_ptr<Linear>> create(Context& context,
                                                 std::span<const MatrixView> stacked);
 
-  void apply(Context& context, const float* x, int64_t n_rows, float* y) const override;
+  void apply(Context& context, const float* x, int64_t n_rows, float* y) const override {
+    multiply(context, {x, nullptr, nullptr, nullptr, n_rows, n_in_, ActivationType::kInt16}, y);
+  }
+  void apply_int8(Context& context, const float* x, int64_t n_rows, float* y) const override {
+    multiply(context, {x, nullptr, nullptr, nullptr, n_rows, n_in_, ActivationType::kInt8}, y);
+  }
   [[nodiscard]] int64_t n_in() const override { return n_in_; }
   [[nodiscard]] int64_t n_out() const override { return n_out_; }
   [[nodiscard]] size_t bytes() const override { return weights_.size(); }
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] std::string describe_int8() const override {
+    return describe() + " on int8 activations";
+  }
 
  private:
-  [[nodiscard]] Activations quantize(Context& context, const float* x, int64_t n_rows) const;
+  void multiply(Context& context, Activations rows, float* y) const;
+  void quantize(Context& context, Activations& rows) const;
   void apply_chunk(const Segment& segment, int64_t first, int n, const Activations& rows,
                    const Unpacked* w, float* y) const;
 
@@ -160,8 +226,8 @@ Result<std::unique_ptr<Linear>> PortableLinear::create(Context& context,
                   static_cast<size_t>(end - begin) * stride);
     });
     const CodeInfo code = code_info(matrix.type);
-    linear->segments_.push_back(
-        {matrix.type, code, dot_function(code), linear->n_out_, to, stride});
+    linear->segments_.push_back({matrix.type, code, dot_function(code), byte_dot_function(code),
+                                 linear->n_out_, to, stride});
     linear->any_quantized_ |= code.group_values != 0;
     linear->n_out_ += matrix.n_out;
     to += static_cast<size_t>(matrix.n_out) * stride;
@@ -169,31 +235,25 @@ Result<std::unique_ptr<Linear>> PortableLinear::create(Context& context,
   return linear;
 }
 
-Activations PortableLinear::quantize(Context& context, const float* x, int64_t n_rows) const {
-  Activations rows{x, nullptr, nullptr, nullptr, n_rows, n_in_};
-  if (!any_quantized_) return rows;
+/// Fills what x is quantised to.
+void PortableLinear::quantize(Context& context, Activations& rows) const {
+  if (!any_quantized_) return;
+  const int64_t n_rows = rows.n_rows;
   const int64_t n_blocks = n_in_ / kActivationBlock;
+  const int64_t n_scales = rows.type == ActivationType::kInt8 ? n_rows * n_blocks : n_rows;
   rows.q = context.workspace.take<int16_t>(static_cast<size_t>(n_rows * n_in_));
   rows.sums = context.workspace.take<float>(static_cast<size_t>(n_rows * n_blocks));
-  rows.scales = context.workspace.take<float>(static_cast<size_t>(n_rows));
+  rows.scales = context.workspace.take<float>(static_cast<size_t>(n_scales));
   context.pool.for_ranges(n_rows, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const int16_t* q = rows.q + r * n_in_;
-      quantize_row(x + r * n_in_, n_in_, rows.q + r * n_in_, rows.scales + r);
-      for (int64_t b = 0; b < n_blocks; ++b) {
-        int32_t sum = 0;
-        for (int i = 0; i < kActivationBlock; ++i) sum += q[b * kActivationBlock + i];
-        rows.sums[r * n_blocks + b] = static_cast<float>(sum);
-      }
-    }
+    for (int64_t r = begin; r < end; ++r) quantize_one(rows, r);
   });
-  return rows;
 }
 
 // Outputs [first, first + n) of the stack, all in `segment`.
 void PortableLinear::apply_chunk(const Segment& segment, int64_t first, int n,
                                  const Activations& rows, const Unpacked* w, float* y) const {
   const int group_values = segment.code.group_values;
+  const DotFunction dot = rows.type == ActivationType::kInt8 ? segment.byte_dot : segment.dot;
   const std::byte* row =
       segment.rows + static_cast<size_t>(first - segment.first_out) * segment.stride_bytes;
   for (int o = 0; o < n; ++o, row += segment.stride_bytes) {
@@ -205,13 +265,13 @@ void PortableLinear::apply_chunk(const Segment& segment, int64_t first, int n,
   }
   for (int64_t r = 0; r < rows.n_rows; ++r) {
     float* to = y + r * n_out_ + first;
-    for (int o = 0; o < n; ++o) to[o] = segment.dot(w[o], rows, r, group_values);
+    for (int o = 0; o < n; ++o) to[o] = dot(w[o], rows, r, group_values);
   }
 }
 
-void PortableLinear::apply(Context& context, const float* x, int64_t n_rows, float* y) const {
+void PortableLinear::multiply(Context& context, Activations rows, float* y) const {
   const Workspace::Mark mark = context.workspace.mark();
-  const Activations rows = quantize(context, x, n_rows);
+  quantize(context, rows);
   const int n_threads = context.pool.n_threads();
   const auto n_in = static_cast<size_t>(n_in_);
   const auto n_scratch = static_cast<size_t>(n_threads) * kChunk;

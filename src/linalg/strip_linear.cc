@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "linalg/activations.h"
 #include "linalg/packed_file.h"
 #include "linalg/tile_pack.h"
@@ -47,6 +48,7 @@ struct Call {
   const float* x;
   float* y;
   int64_t n_rows;
+  ActivationType activations;
   Panel* panels;  ///< null when all types are float types
 };
 
@@ -57,14 +59,25 @@ class StripLinear final : public Linear {
                                                 std::span<const MatrixView> stacked,
                                                 PackedFile* file);
 
-  void apply(Context& context, const float* x, int64_t n_rows, float* y) const override;
+  void apply(Context& context, const float* x, int64_t n_rows, float* y) const override {
+    multiply(context, {x, y, n_rows, ActivationType::kInt16, nullptr});
+  }
+  void apply_int8(Context& context, const float* x, int64_t n_rows, float* y) const override {
+    BATON_CHECK(kernels_.quantize_blocks != nullptr, "{} has no 8-bit activations", kernels_.name);
+    multiply(context, {x, y, n_rows, ActivationType::kInt8, nullptr});
+  }
   [[nodiscard]] int64_t n_in() const override { return n_in_; }
   [[nodiscard]] int64_t n_out() const override { return n_out_; }
   [[nodiscard]] size_t bytes() const override { return weights_.size(); }
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] std::string describe_int8() const override {
+    return describe() + " on int8 activations";
+  }
 
  private:
   void add_segment(const MatrixView& matrix);
+  void multiply(Context& context, Call call) const;
+  [[nodiscard]] PanelLayout layout(ActivationType activations, int64_t n_rows) const;
   void quantize(Context& context, Call& call) const;
   void quantize_one(const Call& call, int64_t row) const;
   void apply_strips(const Call& call, int64_t first_row, const Segment& segment, int64_t first,
@@ -146,29 +159,39 @@ void StripLinear::for_strips(int thread, int n_threads, Fn&& fn) const {
   }
 }
 
+/// For one row of `call`: its integers, and what its panel has of their sums.
 void StripLinear::quantize_one(const Call& call, int64_t row) const {
   const Panel& panel = call.panels[row / kMaxPanelRows];
   const auto r = static_cast<int>(row % kMaxPanelRows);
-  kernels_.quantize_row(call.x + row * n_in_, n_in_, panel.activations, r);
+  const bool bytes = panel.activations.layout == PanelLayout::kBytes;
+  const auto quantize = bytes ? kernels_.quantize_blocks : kernels_.quantize_row;
+  quantize(call.x + row * n_in_, n_in_, panel.activations, r);
   const int64_t n_blocks = n_in_ / kActivationBlock;
   const int64_t n_rows = panel.activations.n_rows;
   const int32_t* sums = panel.activations.sums + 2 * r;
   for (size_t k = 0; k < offset_kinds_.size(); ++k) {
     const OffsetKind kind = offset_kinds_[k];
+    const int32_t bias = bytes ? -kind.bias : kind.bias;
     auto* floats = static_cast<float*>(panel.offsets[k]);
     auto* integers = static_cast<int32_t*>(panel.offsets[k]);
     for (int64_t b = 0; b < n_blocks; ++b) {
       const int32_t* s = sums + 2 * b * n_rows;
       if (kind.n_per_block == 2) {
-        integers[2 * (b * n_rows + r)] = kind.bias * s[0];
-        integers[2 * (b * n_rows + r) + 1] = kind.bias * s[1];
+        integers[2 * (b * n_rows + r)] = bias * s[0];
+        integers[2 * (b * n_rows + r) + 1] = bias * s[1];
       } else if (kind.bias == 0) {
-        floats[b * n_rows + r] = static_cast<float>(s[0] + s[1]);
+        const float scale = bytes ? panel.activations.scales[b * n_rows + r] : 1.0F;
+        floats[b * n_rows + r] = scale * static_cast<float>(s[0] + s[1]);
       } else {
-        integers[b * n_rows + r] = kind.bias * (s[0] + s[1]);
+        integers[b * n_rows + r] = bias * (s[0] + s[1]);
       }
     }
   }
+}
+
+PanelLayout StripLinear::layout(ActivationType activations, int64_t n_rows) const {
+  if (activations == ActivationType::kInt8) return PanelLayout::kBytes;
+  return n_rows >= kernels_.min_word_rows ? PanelLayout::kWords : PanelLayout::kPlanes;
 }
 
 void StripLinear::quantize(Context& context, Call& call) const {
@@ -181,11 +204,14 @@ void StripLinear::quantize(Context& context, Call& call) const {
     const auto n =
         static_cast<size_t>(std::min<int64_t>(kMaxPanelRows, call.n_rows - p * kMaxPanelRows));
     Panel& panel = call.panels[p];
-    panel.activations.values = context.workspace.take<int8_t>(n_blocks * n * 64);
+    const PanelLayout kind = layout(call.activations, static_cast<int64_t>(n));
+    const bool bytes = kind == PanelLayout::kBytes;
+    panel.activations.values =
+        context.workspace.take<int8_t>(n_blocks * n * static_cast<size_t>(panel_block_bytes(kind)));
     panel.activations.sums = context.workspace.take<int32_t>(n_blocks * n * 2);
-    panel.activations.scales = context.workspace.take<float>(n);
+    panel.activations.scales = context.workspace.take<float>(bytes ? n_blocks * n : n);
     panel.activations.n_rows = static_cast<int>(n);
-    panel.activations.words = panel.activations.n_rows >= kernels_.min_word_rows;
+    panel.activations.layout = kind;
     for (size_t k = 0; k < offset_kinds_.size(); ++k) {
       const auto per_block = static_cast<size_t>(offset_kinds_[k].n_per_block);
       panel.offsets[k] = context.workspace.take<int32_t>(n_blocks * n * per_block);
@@ -222,14 +248,13 @@ void StripLinear::apply_strips(const Call& call, int64_t first_row, const Segmen
   segment.kernel(strips);
 }
 
-void StripLinear::apply(Context& context, const float* x, int64_t n_rows, float* y) const {
+void StripLinear::multiply(Context& context, Call call) const {
   const Workspace::Mark mark = context.workspace.mark();
-  Call call{x, y, n_rows, nullptr};
   if (!offset_kinds_.empty()) quantize(context, call);
   // Panel after panel: one stays in the second-level cache while the weights, a fraction of its
   // bytes for each product, stream past it.
   context.pool.run([&](int thread) {
-    for (int64_t row = 0; row < n_rows; row += kMaxPanelRows) {
+    for (int64_t row = 0; row < call.n_rows; row += kMaxPanelRows) {
       for_strips(thread, context.pool.n_threads(),
                  [&](const Segment& segment, int64_t first, int64_t n) {
                    apply_strips(call, row, segment, first, n);

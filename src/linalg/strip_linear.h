@@ -1,5 +1,5 @@
-// The decode class of Linear on strips (tiles.h), for the instruction sets that have kernels for
-// them: AVX-512 VNNI (kAvx512, kAmx) and AVX2 (kAvx2).
+// Linear on strips (tiles.h), for the instruction sets that have kernels for them: AVX-512 VNNI
+// (kAvx512, kAmx) and AVX2 (kAvx2, which has none for 8-bit activations).
 #pragma once
 
 #include <memory>
