@@ -52,9 +52,10 @@ std::string machine_lines(const MachineRates& machine, const std::string& produc
 }  // namespace
 
 std::string offline_table(const OfflineSetting& setting, const OfflineResult& result) {
-  std::string out =
-      fmt::format("{} ({}), kernels {}, {} threads, median of {} rounds\n", setting.model,
-                  setting.architecture, setting.kernels, setting.n_threads, result.n_rounds);
+  std::string out = fmt::format(
+      "{} ({}), kernels {}, prefill on {} activations, {} threads, median of {} rounds\n",
+      setting.model, setting.architecture, setting.kernels, setting.prefill_activations,
+      setting.n_threads, result.n_rounds);
   out += machine_lines(result.machine, result.product_error);
   out += fmt::format("\n{:42}{:>20}{:>31}{:>19}\n", "", "a token costs", "read, share of bandwidth",
                      "share of oneDNN");
@@ -85,7 +86,9 @@ std::string offline_json(const OfflineSetting& setting, const OfflineResult& res
   };
   json.begin_object().key("kind").string("offline");
   json.key("model").string(setting.model).key("architecture").string(setting.architecture);
-  json.key("kernels").string(setting.kernels).key("cpu_features").string(setting.cpu_features);
+  json.key("kernels").string(setting.kernels);
+  json.key("prefill_activations").string(setting.prefill_activations);
+  json.key("cpu_features").string(setting.cpu_features);
   json.key("version").string(setting.version).key("threads").integer(setting.n_threads);
   json.key("rounds").integer(result.n_rounds);
   const MachineRates& machine = result.machine;

@@ -12,6 +12,7 @@ struct OfflineSetting {
   std::string model;  ///< as it was asked for
   std::string architecture;
   std::string kernels;
+  std::string prefill_activations;  ///< "int16", "int8"
   std::string cpu_features;
   std::string version;
   int n_threads = 1;

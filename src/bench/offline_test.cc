@@ -118,9 +118,10 @@ TEST(Offline, TheJsonHasWhatTheTableSays) {
   add_product(result.machine, 20, 1e12);
   add_product(result.machine, 60, 1e12);
   result.points.push_back({Phase::kDecode, 8, 512, 128, {2e9, 5e6}, {100, 300, 200}});
-  const auto json =
-      nlohmann::json::parse(offline_json({"m \"1\"", "llama", "amx", "avx2", "v", 2}, result));
+  const auto json = nlohmann::json::parse(
+      offline_json({"m \"1\"", "llama", "amx", "int16", "avx2", "v", 2}, result));
   EXPECT_EQ(json["model"], "m \"1\"");
+  EXPECT_EQ(json["prefill_activations"], "int16");
   EXPECT_DOUBLE_EQ(json["machine"]["gemm_flops_per_s"], 1e12);
   const auto& point = json["points"][0];
   EXPECT_EQ(point["tokens_per_s"], 200);

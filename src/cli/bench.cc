@@ -52,6 +52,8 @@ void add_offline_flags(CLI::App& command, Bench& bench) {
   own(add("--threads", f.n_threads, "threads that compute; 0 = one for each core"));
   own(add("--max-batched-tokens", f.max_batched_tokens, "most tokens of a prefill pass"));
   own(add("--kernels", f.kernels, "reference, portable, avx2, avx512 or amx; default: the best"));
+  own(add("--prefill-activations", f.prefill_activations,
+          "what prefill kernels multiply quantised weights with: int16 or int8"));
 }
 
 void add_online_flags(CLI::App& command, Bench& bench) {

@@ -29,6 +29,7 @@ struct OfflineFlags {
   int n_rounds = 5;
   int max_batched_tokens = 512;
   std::string kernels;
+  std::string prefill_activations = "int16";
 };
 
 /// Fills `out`; kInvalidArgument names the flag and its value.

@@ -78,17 +78,21 @@ Result<int> run_offline_bench(const BenchTarget& target, const OfflineFlags& fla
   if (!options) return tl::unexpected(options.error());
   auto cpus = choose_cpus(flags.n_threads);
   if (!cpus) return tl::unexpected(cpus.error());
-  if (auto kernels = check_kernels(flags.kernels); !kernels) {
-    return tl::unexpected(kernels.error());
-  }
+  auto kernels = check_kernels(flags.kernels);
+  if (!kernels) return tl::unexpected(kernels.error());
+  auto activations = parse_activations(flags.prefill_activations, *kernels);
+  if (!activations) return tl::unexpected(activations.error());
   if (auto s = check_writable("--json", target.json); !s) return tl::unexpected(s.error());
   auto path = resolve_model(target.target);
   if (!path) return tl::unexpected(path.error());
   StopSignals signals;
   auto file = open_model(*path);
   if (!file) return tl::unexpected(file.error());
-  auto compute = ComputeModel::create(
-      *file, {.cpus = *cpus, .context_length = 0, .role = Role::kBoth, .kernels = flags.kernels});
+  auto compute = ComputeModel::create(*file, {.cpus = *cpus,
+                                              .context_length = 0,
+                                              .role = Role::kBoth,
+                                              .kernels = flags.kernels,
+                                              .prefill_activations = flags.prefill_activations});
   if (!compute) return tl::unexpected(compute.error());
   pin_this_thread(cpus->front());
   options->available_bytes = available_bytes();
@@ -104,6 +108,7 @@ Result<int> run_offline_bench(const BenchTarget& target, const OfflineFlags& fla
   const bench::OfflineSetting setting{.model = target.target,
                                       .architecture = transformer.spec().architecture,
                                       .kernels = std::string(linalg::name((*compute)->kernels())),
+                                      .prefill_activations = flags.prefill_activations,
                                       .cpu_features = describe(cpu_features()),
                                       .version = fmt::format("{} ({})", kVersion, kCommit),
                                       .n_threads = static_cast<int>(cpus->size())};

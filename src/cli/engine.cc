@@ -138,6 +138,9 @@ server::EngineServerOptions server_options(const Options& options, frontend::Fro
   out.frontend = std::move(front);
   out.frontend.card.n_vocab = compute.transformer().n_vocab();
   out.frontend.card.fingerprint += fmt::format("-{}", linalg::name(compute.kernels()));
+  if (compute.transformer().prefill_activations() == linalg::ActivationType::kInt8) {
+    out.frontend.card.fingerprint += "-int8";
+  }
   out.frontend.version_json =
       [json = engine_version_json(compute.transformer(), compute.kernels())] { return json; };
   // A supervisor's engines serve its router only.
@@ -176,10 +179,12 @@ Result<int> serve(const Options& options) {
   if (!file) return tl::unexpected(file.error());
   auto text = load_text(**file);
   if (!text) return tl::unexpected(text.error());
-  auto compute = ComputeModel::create(*file, {.cpus = options.cpus,
-                                              .context_length = flags.engine.context,
-                                              .role = options.role,
-                                              .packed_cache = flags.engine.packed_cache == "on"});
+  auto compute =
+      ComputeModel::create(*file, {.cpus = options.cpus,
+                                   .context_length = flags.engine.context,
+                                   .role = options.role,
+                                   .prefill_activations = flags.engine.prefill_activations,
+                                   .packed_cache = flags.engine.packed_cache == "on"});
   if (!compute) return tl::unexpected(compute.error());
   model::Transformer& transformer = (*compute)->transformer();
   if (auto s = check_memory(transformer, options); !s) return tl::unexpected(s.error());

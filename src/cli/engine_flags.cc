@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "cli/flag_help.h"
+#include "cli/loaded_model.h"
 #include "cli/size.h"
 
 namespace baton::cli {
@@ -28,6 +29,15 @@ Status check_numbers(const EngineFlags& flags) {
     }
   }
   return check_range("--max-batched-tokens", flags.max_batched_tokens, 16, 1 << 20);
+}
+
+/// Before anything is loaded: the kernels are those that an engine will find here too.
+Status check_activations(const std::string& text) {
+  if (text == "int16") return {};  // which all kernels have
+  const auto kernels = chosen_kernels();
+  if (!kernels) return tl::unexpected(kernels.error());
+  if (auto type = parse_activations(text, *kernels); !type) return tl::unexpected(type.error());
+  return {};
 }
 
 /// The cores of this process, or of them the CPUs in `text`.
@@ -74,6 +84,8 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       "uncached prompt tokens from which prefill kernels and prefill engines are used: auto or a "
       "number");
   add("--kv-dtype", flags.kv_dtype, "auto, bf16 or f32");
+  add("--prefill-activations", flags.prefill_activations,
+      "what prefill kernels multiply quantised weights with: int16, or int8: faster, less exact");
   command.add_flag("--exact-prefix", flags.exact_prefix,
                    "cache only what keeps a request's bits the same with and without the cache");
   add("--packed-cache", flags.packed_cache,
@@ -99,6 +111,7 @@ Result<EngineSettings> check(const EngineFlags& flags) {
     return fail(ErrorCode::kInvalidArgument, "--kv-dtype '{}': use auto, bf16 or f32",
                 flags.kv_dtype);
   }
+  if (auto s = check_activations(flags.prefill_activations); !s) return tl::unexpected(s.error());
   if (flags.packed_cache != "on" && flags.packed_cache != "off") {
     return fail(ErrorCode::kInvalidArgument, "--packed-cache '{}': use on or off",
                 flags.packed_cache);
@@ -141,6 +154,7 @@ std::vector<std::string> engine_arguments(const EngineFlags& flags, const Engine
   add("--kv-memory", flags.kv_memory);
   add("--remote-prefill-min-tokens", flags.remote_prefill_min_tokens);
   add("--kv-dtype", flags.kv_dtype);
+  add("--prefill-activations", flags.prefill_activations);
   if (flags.exact_prefix) out.emplace_back("--exact-prefix");
   add("--packed-cache", flags.packed_cache);
   add("--lease", flags.lease);

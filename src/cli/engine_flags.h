@@ -27,6 +27,7 @@ struct EngineFlags {
   std::string kv_memory = "2GiB";
   std::string remote_prefill_min_tokens = "auto";
   std::string kv_dtype = "auto";
+  std::string prefill_activations = "int16";
   bool exact_prefix = false;
   std::string packed_cache = "on";
   std::string lease = "30s";

@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "cli/command.h"
 #include "cli/engines_flag.h"
+#include "cli/loaded_model.h"
 #include "cli/models.h"
 #include "cli/serve_options.h"
 #include "cli/size.h"
@@ -63,6 +64,8 @@ TEST(Flags, ServeNamesTheFlagAndTheValue) {
   names([](auto& f) { f.router.policy = "prefix"; }, "--policy 'prefix': not there yet");
   names([](auto& f) { f.router.policy = "best"; }, "--policy 'best': use least-loaded");
   names([](auto& f) { f.engine.kv_dtype = "f16"; }, "--kv-dtype 'f16'");
+  names([](auto& f) { f.engine.prefill_activations = "int4"; },
+        "--prefill-activations 'int4': use int16 or int8");
   names([](auto& f) { f.engine.max_batch = 0; }, "--max-batch 0");
   names([](auto& f) { f.engine.context = 1; }, "--context 1");
   names([](auto& f) { f.server.api_key_given = true; }, "--api-key");
@@ -70,6 +73,24 @@ TEST(Flags, ServeNamesTheFlagAndTheValue) {
   names([](auto& f) { f.engine.lease = "0"; }, "--lease '0'");
   names([](auto& f) { f.engine.join_timeout = "soon"; }, "--join-timeout 'soon'");
   names([](auto& f) { f.engine.remote_prefill_min_tokens = "x"; }, "'x'");
+}
+
+TEST(Flags, PrefillActivationsAreOfCertainKernels) {
+  using linalg::KernelSet;
+  const auto parse = [](const char* text, KernelSet kernels) {
+    const auto type = parse_activations(text, kernels);
+    return type ? std::string(linalg::name(*type)) : type.error().message;
+  };
+  for (const KernelSet kernels : {KernelSet::kPortable, KernelSet::kAvx512}) {
+    EXPECT_EQ(parse("int8", kernels), "int8");
+  }
+  for (const KernelSet kernels : {KernelSet::kReference, KernelSet::kAvx2, KernelSet::kAmx}) {
+    EXPECT_EQ(parse("int16", kernels), "int16");
+    EXPECT_EQ(parse("int8", kernels),
+              fmt::format("--prefill-activations int8: the {} kernels have no such products; use "
+                          "int16, or kernels that have them (avx512 or portable)",
+                          linalg::name(kernels)));
+  }
 }
 
 TEST(Flags, EnginesByRoleAndTheirCpus) {
@@ -102,6 +123,7 @@ TEST(Flags, AnEngineUnderstandsWhatItIsHanded) {
   flags.kv_memory = "3MiB";
   flags.remote_prefill_min_tokens = "5";
   flags.kv_dtype = "f32";
+  flags.prefill_activations = "int8";
   flags.exact_prefix = true;
   flags.packed_cache = "off";
   flags.lease = "2s";
@@ -131,6 +153,7 @@ TEST(Flags, AnEngineUnderstandsWhatItIsHanded) {
   EXPECT_EQ(value("--kv-memory"), Texts{"3MiB"});
   EXPECT_EQ(value("--remote-prefill-min-tokens"), Texts{"5"});
   EXPECT_EQ(value("--kv-dtype"), Texts{"f32"});
+  EXPECT_EQ(value("--prefill-activations"), Texts{"int8"});
   EXPECT_EQ(engine->count("--exact-prefix"), 1U);
   EXPECT_EQ(value("--packed-cache"), Texts{"off"});
   EXPECT_EQ(value("--lease"), Texts{"2s"});

@@ -63,6 +63,19 @@ Result<linalg::KernelSet> chosen_kernels(const std::string& wanted) {
   return linalg::choose_kernels(set == nullptr ? "" : set, cpu_features());
 }
 
+Result<linalg::ActivationType> parse_activations(const std::string& text,
+                                                 linalg::KernelSet kernels) {
+  if (text == "int16") return linalg::ActivationType::kInt16;
+  if (text != "int8") {
+    return fail(ErrorCode::kInvalidArgument, "--prefill-activations '{}': use int16 or int8", text);
+  }
+  if (linalg::has_int8_activations(kernels)) return linalg::ActivationType::kInt8;
+  return fail(ErrorCode::kInvalidArgument,
+              "--prefill-activations int8: the {} kernels have no such products; use int16, or "
+              "kernels that have them (avx512 or portable)",
+              linalg::name(kernels));
+}
+
 ComputeModel::ComputeModel(linalg::KernelSet kernels, const Options& options)
     : pool_({static_cast<int>(options.cpus.size()), options.cpus}),
       context_{kernels, pool_, workspace_} {}
@@ -71,11 +84,14 @@ Result<std::unique_ptr<ComputeModel>> ComputeModel::create(
     std::shared_ptr<const format::GgufFile> file, const Options& options) {
   const auto kernels = chosen_kernels(options.kernels);
   if (!kernels) return tl::unexpected(kernels.error());
+  const auto activations = parse_activations(options.prefill_activations, *kernels);
+  if (!activations) return tl::unexpected(activations.error());
   auto checkpoint = model::read_checkpoint(std::move(file));
   if (!checkpoint) return tl::unexpected(checkpoint.error());
   std::unique_ptr<ComputeModel> compute(new ComputeModel(*kernels, options));
   model::TransformerOptions transformer_options;
   transformer_options.context_length = options.context_length;
+  transformer_options.prefill_activations = *activations;
   transformer_options.with_prefill_weights = options.role != Role::kDecode;
   transformer_options.with_decode_weights = options.role != Role::kPrefill;
   if (options.packed_cache) transformer_options.packed_cache.folder = cache_dir() + "/packed";

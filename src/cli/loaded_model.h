@@ -29,6 +29,10 @@ struct TextModel {
 /// The kernel set that `wanted` or, if that is empty, BATON_KERNELS asks for, else the best of this
 /// CPU.
 [[nodiscard]] Result<linalg::KernelSet> chosen_kernels(const std::string& wanted = {});
+/// "int16", or "int8" if `kernels` have such activations. Errors name --prefill-activations, its
+/// value and what would be right.
+[[nodiscard]] Result<linalg::ActivationType> parse_activations(const std::string& text,
+                                                               linalg::KernelSet kernels);
 [[nodiscard]] Result<TextModel> load_text(const format::GgufFile& file);
 
 /// What computes: kernels, threads, scratch and the packed model. Not movable: its parts point at
@@ -38,8 +42,9 @@ class ComputeModel {
   struct Options {
     std::vector<int> cpus;   ///< one thread for each; the first is the caller's (the engine thread)
     int context_length = 0;  ///< 0 = the model's own
-    Role role = Role::kBoth;    ///< only its weights are packed
-    std::string kernels{};      ///< a set's name; empty = what BATON_KERNELS says
+    Role role = Role::kBoth;                    ///< only its weights are packed
+    std::string kernels{};                      ///< a set's name; empty = what BATON_KERNELS says
+    std::string prefill_activations = "int16";  ///< as parse_activations() takes it
     bool packed_cache = false;  ///< read and keep packed weights in the cache folder
   };
   [[nodiscard]] static Result<std::unique_ptr<ComputeModel>> create(

@@ -28,6 +28,7 @@ std::string engine_version_json(const model::Transformer& model, linalg::KernelS
   json.begin_object();
   write_build(json);
   json.key("kernels").string(linalg::name(kernels));
+  json.key("prefill_activations").string(linalg::name(model.prefill_activations()));
   json.key("weights").string(model.weights_cached() ? "from the cache" : "packed");
   json.key("gemms").begin_array();
   for (const auto& gemm : model.gemms()) {
@@ -54,7 +55,8 @@ std::string router_version_json(const std::vector<EngineVersion>& engines) {
     if (!body.is_object()) continue;
     if (kernels.empty()) kernels = text_of(body, "kernels");
     builds.begin_object().key("id").string(engine.id);
-    for (const char* key : {"version", "commit", "cpu_features", "kernels", "weights"}) {
+    for (const char* key :
+         {"version", "commit", "cpu_features", "kernels", "prefill_activations", "weights"}) {
       builds.key(key).string(text_of(body, key));
     }
     builds.end_object();

@@ -80,12 +80,16 @@ void add_tensor(Hasher& hash, const format::TensorView& tensor) {
 
 }  // namespace
 
-std::string kv_identity(const Checkpoint& checkpoint, linalg::KernelSet kernels) {
+std::string kv_identity(const Checkpoint& checkpoint, linalg::KernelSet kernels,
+                        linalg::ActivationType prefill) {
   Hasher hash;
   add_spec(hash, checkpoint.spec);
   for (const format::TensorView& tensor : checkpoint.file->tensors()) add_tensor(hash, tensor);
-  return fmt::format("{} '{}' {:016x}, {} kernels", checkpoint.spec.architecture,
-                     checkpoint.spec.name, hash.digest(), linalg::name(kernels));
+  return fmt::format("{} '{}' {:016x}, {} kernels{}", checkpoint.spec.architecture,
+                     checkpoint.spec.name, hash.digest(), linalg::name(kernels),
+                     prefill == linalg::ActivationType::kInt16
+                         ? ""
+                         : fmt::format(", {} prefill activations", linalg::name(prefill)));
 }
 
 }  // namespace baton::model

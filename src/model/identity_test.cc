@@ -45,6 +45,15 @@ TEST_F(Identity, KernelSetsAreNotInterchangeable) {
   EXPECT_NE(identity(KernelSet::kPortable), identity(KernelSet::kAvx512));
 }
 
+TEST_F(Identity, NamesActivationsThatAreNotTheUsualOnes) {
+  const Checkpoint checkpoint = read_checkpoint(parse()).value();
+  const auto with = [&](linalg::ActivationType prefill) {
+    return kv_identity(checkpoint, KernelSet::kPortable, prefill);
+  };
+  EXPECT_EQ(with(linalg::ActivationType::kInt16), identity());
+  EXPECT_EQ(with(linalg::ActivationType::kInt8), identity() + ", int8 prefill activations");
+}
+
 TEST_F(Identity, SeesTheEndsOfEveryTensor) {
   const std::string whole = identity();
   const auto file = parse();

@@ -15,6 +15,7 @@
 namespace baton::model {
 namespace {
 
+using linalg::ActivationType;
 using linalg::KernelClass;
 using linalg::KernelSet;
 
@@ -28,15 +29,37 @@ std::vector<TokenId> random_ids(int n, uint64_t seed) {
   return ids;
 }
 
-using Param = std::tuple<std::string, KernelSet>;
+/// A kernel set, and what its prefill class multiplies with.
+struct Arithmetic {
+  KernelSet kernels;
+  ActivationType prefill;
+};
+
+/// All that this CPU can run.
+std::vector<Arithmetic> runnable_arithmetics() {
+  std::vector<Arithmetic> out;
+  for (const KernelSet kernels : runnable_kernels()) {
+    out.push_back({kernels, ActivationType::kInt16});
+    if (has_int8_activations(kernels)) out.push_back({kernels, ActivationType::kInt8});
+  }
+  return out;
+}
+
+using Param = std::tuple<std::string, Arithmetic>;
+
+Result<std::unique_ptr<LoadedModel>> load(const Param& param, int n_threads) {
+  const auto& [name, arithmetic] = param;
+  LoadOptions options{.kernels = arithmetic.kernels, .n_threads = n_threads, .kv_tokens = 8192};
+  options.transformer.prefill_activations = arithmetic.prefill;
+  options.kv_type =
+      arithmetic.kernels == KernelSet::kReference ? TensorType::kF32 : TensorType::kBF16;
+  return LoadedModel::load(golden_dir() + "/tiny/" + name, options);
+}
 
 class SameBits : public ::testing::TestWithParam<Param> {
  protected:
   std::unique_ptr<LoadedModel> load(int n_threads) {
-    const auto& [name, kernels] = GetParam();
-    LoadOptions options{.kernels = kernels, .n_threads = n_threads, .kv_tokens = 8192};
-    options.kv_type = kernels == KernelSet::kReference ? TensorType::kF32 : TensorType::kBF16;
-    auto model = LoadedModel::load(golden_dir() + "/tiny/" + name, options);
+    auto model = model::load(GetParam(), n_threads);
     EXPECT_TRUE(model) << model.error().message;
     return model ? std::move(*model) : nullptr;
   }
@@ -244,19 +267,46 @@ TEST_P(SameBits, KvIsCompleteWhenTheHookIsCalled) {
   EXPECT_EQ(copier.copied, expected);
 }
 
+// Activations of 8 bits are the prefill class's alone, on the weights that the decode class has.
+TEST(Int8Prefill, LeavesTheDecodeClassAndSharesItsWeights) {
+  const std::vector<TokenId> ids = random_ids(kPromptTokens, 1);
+  for (const auto& [kernels, prefill] : runnable_arithmetics()) {
+    if (prefill != ActivationType::kInt8) continue;
+    SCOPED_TRACE(linalg::name(kernels));
+    const auto int16 = load({"quant/Q4_1.gguf", {kernels, ActivationType::kInt16}}, 2).value();
+    const auto int8 = load({"quant/Q4_1.gguf", {kernels, ActivationType::kInt8}}, 2).value();
+    const auto logits = [&](LoadedModel& model, KernelClass kernel_class) {
+      return model.all_logits(ids, kernel_class, kPromptTokens);
+    };
+    EXPECT_EQ(logits(*int8, KernelClass::kDecode), logits(*int16, KernelClass::kDecode));
+    EXPECT_NE(logits(*int8, KernelClass::kPrefill), logits(*int16, KernelClass::kPrefill));
+    EXPECT_NE(logits(*int8, KernelClass::kPrefill), logits(*int8, KernelClass::kDecode));
+    size_t decode_bytes = 0;
+    for (const GemmInfo& gemm : int8->model().gemms()) {
+      const bool of_prefill = gemm.kernel_class == KernelClass::kPrefill;
+      EXPECT_EQ(gemm.implementation.ends_with("on int8 activations"), of_prefill);
+      if (!of_prefill) decode_bytes += gemm.bytes;
+    }
+    EXPECT_EQ(int8->model().weights_bytes(), decode_bytes);
+    EXPECT_NE(int8->model().kv_identity(), int16->model().kv_identity());
+  }
+}
+
 std::string param_name(const ::testing::TestParamInfo<Param>& info) {
   std::string name = std::get<0>(info.param);
   for (char& c : name) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   }
-  return name + "_" + std::string(linalg::name(std::get<1>(info.param)));
+  const Arithmetic& arithmetic = std::get<1>(info.param);
+  name += "_" + std::string(linalg::name(arithmetic.kernels));
+  return name + (arithmetic.prefill == ActivationType::kInt8 ? "_int8" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, SameBits,
     ::testing::Combine(::testing::Values("llama/model-bf16.gguf", "gemma3/model-bf16.gguf",
                                          "quant/Q4_1.gguf", "quant/Q4_K_M.gguf"),
-                       ::testing::ValuesIn(runnable_kernels())),
+                       ::testing::ValuesIn(runnable_arithmetics())),
     param_name);
 
 }  // namespace

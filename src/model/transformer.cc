@@ -21,9 +21,10 @@ using linalg::MatrixView;
 constexpr int kFirstRopePositions = 4096;
 
 /// All layers are packed alike for both classes.
-bool classes_agree(const Checkpoint& checkpoint, linalg::KernelSet kernels) {
+bool classes_agree(const Checkpoint& checkpoint, linalg::KernelSet kernels,
+                   linalg::ActivationType prefill) {
   const auto agree = [&](std::span<const MatrixView> stacked) {
-    return linalg::classes_agree(kernels, stacked);
+    return linalg::classes_agree(kernels, stacked, prefill);
   };
   return std::all_of(checkpoint.layers.begin(), checkpoint.layers.end(), [&](const auto& layer) {
     return agree(layer.qkv) && agree({&layer.output, 1}) && agree(layer.gate_up) &&
@@ -33,8 +34,13 @@ bool classes_agree(const Checkpoint& checkpoint, linalg::KernelSet kernels) {
 
 }  // namespace
 
-Transformer::Transformer(linalg::Context& context, Checkpoint checkpoint, int context_length)
-    : context_(context), checkpoint_(std::move(checkpoint)), context_length_(context_length) {}
+Transformer::Transformer(linalg::Context& context, Checkpoint checkpoint,
+                         const TransformerOptions& options)
+    : context_(context),
+      checkpoint_(std::move(checkpoint)),
+      context_length_(options.context_length > 0 ? options.context_length
+                                                 : checkpoint_.spec.context_length),
+      prefill_activations_(options.prefill_activations) {}
 
 Result<std::unique_ptr<Transformer>> Transformer::create(linalg::Context& context,
                                                          Checkpoint checkpoint,
@@ -45,18 +51,20 @@ Result<std::unique_ptr<Transformer>> Transformer::create(linalg::Context& contex
                 "{}: a context of {} tokens was asked for; the model has {}",
                 checkpoint.file->path(), options.context_length, most);
   }
-  const int context_length = options.context_length > 0 ? options.context_length : most;
-  std::unique_ptr<Transformer> model(
-      new Transformer(context, std::move(checkpoint), context_length));
+  BATON_CHECK(options.prefill_activations == linalg::ActivationType::kInt16 ||
+              linalg::has_int8_activations(context.kernels));
+  std::unique_ptr<Transformer> model(new Transformer(context, std::move(checkpoint), options));
   if (auto s = model->pack_all(options); !s) return tl::unexpected(s.error());
-  model->grow_rope_tables(std::min(context_length, kFirstRopePositions));
+  model->grow_rope_tables(std::min(model->context_length_, kFirstRopePositions));
   model->checkpoint_.file->release_pages();
   return model;
 }
 
 Status Transformer::pack_all(const TransformerOptions& options) {
-  kv_identity_ = model::kv_identity(checkpoint_, context_.kernels);
-  PackedCache cache(context_, checkpoint_, kv_identity_, options.packed_cache);
+  kv_identity_ = model::kv_identity(checkpoint_, context_.kernels, prefill_activations_);
+  // What is packed is alike for all activations.
+  PackedCache cache(context_, checkpoint_, model::kv_identity(checkpoint_, context_.kernels),
+                    options.packed_cache);
   if (options.with_decode_weights) {
     auto packed = pack(KernelClass::kDecode, nullptr, cache.file("decode"));
     if (!packed) return tl::unexpected(packed.error());
@@ -64,7 +72,8 @@ Status Transformer::pack_all(const TransformerOptions& options) {
   }
   if (options.with_prefill_weights) {
     // Engines of all roles share one file where the classes share their weights.
-    const char* file = classes_agree(checkpoint_, context_.kernels) ? "decode" : "prefill";
+    const bool shared = classes_agree(checkpoint_, context_.kernels, prefill_activations_);
+    const char* file = shared ? "decode" : "prefill";
     auto packed = pack(KernelClass::kPrefill, decode_.get(), cache.file(file));
     if (!packed) return tl::unexpected(packed.error());
     prefill_ = std::move(*packed);
@@ -80,6 +89,10 @@ Status Transformer::pack_all(const TransformerOptions& options) {
 Result<std::unique_ptr<Linear>> Transformer::pack_one(KernelClass kernel_class,
                                                       std::span<const MatrixView> stacked,
                                                       linalg::PackedFile& file) const {
+  // Where both classes have the same weights it is the decode class's layout.
+  if (linalg::classes_agree(context_.kernels, stacked, prefill_activations_)) {
+    kernel_class = KernelClass::kDecode;
+  }
   auto made = linalg::make_linear(context_, kernel_class, stacked, &file);
   if (made) return made;
   return fail(made.error().code, "{}: {}", checkpoint_.file->path(), made.error().message);
@@ -93,7 +106,8 @@ Result<std::unique_ptr<Transformer::Weights>> Transformer::pack(KernelClass kern
   const auto add = [&](std::span<const MatrixView> stacked,
                        std::shared_ptr<const Linear> LayerWeights::*linear) {
     if (!status) return;
-    if (other != nullptr && linalg::classes_agree(context_.kernels, stacked)) {
+    if (other != nullptr &&
+        linalg::classes_agree(context_.kernels, stacked, prefill_activations_)) {
       out->back().*linear = (*other)[out->size() - 1].*linear;
       return;
     }
@@ -119,6 +133,19 @@ const Transformer::Weights& Transformer::weights(KernelClass kernel_class) const
   const Weights* weights = (kernel_class == KernelClass::kPrefill ? prefill_ : decode_).get();
   BATON_CHECK(weights != nullptr, "no weights of this slice's class were packed");
   return *weights;
+}
+
+bool Transformer::int8(KernelClass kernel_class) const {
+  return kernel_class == KernelClass::kPrefill &&
+         prefill_activations_ == linalg::ActivationType::kInt8;
+}
+
+void Transformer::multiply(const Linear& linear, const float* x, float* y) {
+  if (int8(group_.kernel_class)) {
+    linear.apply_int8(context_, x, group_.n_rows(), y);
+  } else {
+    linear.apply(context_, x, group_.n_rows(), y);
+  }
 }
 
 kv::KvLayout Transformer::kv_layout(int n_blocks, TensorType type) const {
@@ -236,7 +263,7 @@ void Transformer::attention_branch(int layer, const LayerWeights& weights, const
 
   linalg::rms_norm(context_, x, tensors.attention_norm.data(), s.norm_eps, n_rows, s.hidden,
                    buffers.normed);
-  weights.qkv->apply(context_, buffers.normed, n_rows, buffers.qkv);
+  multiply(*weights.qkv, buffers.normed, buffers.qkv);
 
   const int64_t stride = s.qkv_width();
   float* k = buffers.qkv + s.q_width();
@@ -262,7 +289,7 @@ void Transformer::attention_branch(int layer, const LayerWeights& weights, const
   const linalg::AttentionShape shape{s.n_heads, s.attention_scale, layer_spec.window};
   linalg::attention(context_, group_.kernel_class, kv, shape, group_.seqs, {buffers.qkv, stride},
                     buffers.attended);
-  weights.output->apply(context_, buffers.attended, n_rows, buffers.branch);
+  multiply(*weights.output, buffers.attended, buffers.branch);
   if (s.post_norms) {
     linalg::rms_norm(context_, buffers.branch, tensors.post_attention_norm.data(), s.norm_eps,
                      n_rows, s.hidden, buffers.branch);
@@ -303,10 +330,10 @@ void Transformer::mlp_branch(int layer, const LayerWeights& weights, const Buffe
 
   linalg::rms_norm(context_, x, tensors.ffn_norm.data(), s.norm_eps, n_rows, s.hidden,
                    buffers.normed);
-  weights.gate_up->apply(context_, buffers.normed, n_rows, buffers.gate_up);
+  multiply(*weights.gate_up, buffers.normed, buffers.gate_up);
   linalg::gated_activation(context_, s.activation, buffers.gate_up, n_rows, s.ffn,
                            buffers.activated);
-  weights.down->apply(context_, buffers.activated, n_rows, buffers.branch);
+  multiply(*weights.down, buffers.activated, buffers.branch);
   if (s.post_norms) {
     linalg::rms_norm(context_, buffers.branch, tensors.post_ffn_norm.data(), s.norm_eps, n_rows,
                      s.hidden, buffers.branch);
@@ -338,7 +365,8 @@ void Transformer::head(const Buffers& buffers, const float* x, float* logits) {
 std::vector<GemmInfo> Transformer::gemms() const {
   std::vector<GemmInfo> out;
   const auto add = [&](const char* name, KernelClass kernel_class, const Linear& linear) {
-    const std::string implementation = linear.describe();
+    const std::string implementation =
+        int8(kernel_class) ? linear.describe_int8() : linear.describe();
     auto found = std::find_if(out.begin(), out.end(), [&](const GemmInfo& gemm) {
       return gemm.name == name && gemm.kernel_class == kernel_class &&
              gemm.implementation == implementation;

@@ -18,6 +18,9 @@ struct TransformerOptions {
   bool with_prefill_weights = true;
   bool with_decode_weights = true;
   int context_length = 0;  ///< tokens; 0 = the model's own; more than that is refused
+  /// What the prefill class multiplies quantised weights with. kInt8 is for kernel sets with
+  /// has_int8_activations().
+  linalg::ActivationType prefill_activations = linalg::ActivationType::kInt16;
   PackedCacheOptions packed_cache{};
 };
 
@@ -25,7 +28,7 @@ struct TransformerOptions {
 struct GemmInfo {
   std::string name;  ///< "qkv", "attention_output", "gate_up", "down", "head"
   linalg::KernelClass kernel_class = linalg::KernelClass::kDecode;
-  std::string implementation;  ///< Linear::describe()
+  std::string implementation;  ///< Linear::describe() or describe_int8()
   int n_matrices = 0;          ///< how many layers use this implementation
   size_t bytes = 0;            ///< of all of them
 };
@@ -60,7 +63,8 @@ class Transformer final : public TokenModel {
   [[nodiscard]] size_t weights_bytes() const;
   /// They were read from the cache, none was packed.
   [[nodiscard]] bool weights_cached() const { return weights_cached_; }
-  /// model::kv_identity of the checkpoint.
+  [[nodiscard]] linalg::ActivationType prefill_activations() const { return prefill_activations_; }
+  /// model::kv_identity of the checkpoint, kernels and activations.
   [[nodiscard]] const std::string& kv_identity() const { return kv_identity_; }
 
  private:
@@ -97,7 +101,7 @@ class Transformer final : public TokenModel {
     float* activated = nullptr;  ///< [n_rows, ffn]
   };
 
-  Transformer(linalg::Context& context, Checkpoint checkpoint, int context_length);
+  Transformer(linalg::Context& context, Checkpoint checkpoint, const TransformerOptions& options);
   Status pack_all(const TransformerOptions& options);
   Result<std::unique_ptr<linalg::Linear>> pack_one(linalg::KernelClass kernel_class,
                                                    std::span<const linalg::MatrixView> stacked,
@@ -106,6 +110,10 @@ class Transformer final : public TokenModel {
   Result<std::unique_ptr<Weights>> pack(linalg::KernelClass kernel_class, const Weights* other,
                                         linalg::PackedFile& file) const;
   [[nodiscard]] const Weights& weights(linalg::KernelClass kernel_class) const;
+  /// A class may have weights of its own, or the other's with other activations.
+  [[nodiscard]] bool int8(linalg::KernelClass kernel_class) const;
+  /// y = x Wᵀ in the arithmetic of the group's class.
+  void multiply(const linalg::Linear& linear, const float* x, float* y);
 
   void gather(std::span<const SeqSlice> slices, linalg::KernelClass kernel_class);
   void grow_rope_tables(int n_positions);
@@ -119,6 +127,7 @@ class Transformer final : public TokenModel {
   linalg::Context& context_;
   Checkpoint checkpoint_;
   int context_length_;
+  linalg::ActivationType prefill_activations_;
   std::string kv_identity_;
   bool weights_cached_ = false;
   std::unique_ptr<Weights> prefill_;      ///< nullptr if not wanted or shared

@@ -1,13 +1,18 @@
 """Prefill and decode on engines of their own: the same answers, to the bit, and one-sided writes."""
 import concurrent.futures
 import json
+import os
+import pathlib
 import random
+import subprocess
 
 import pytest
 
 import baton
 
 N_TOKENS = 40
+# The set that has --prefill-activations int8 here; amx machines have it too.
+INT8_KERNELS = "avx512" if "avx512_vnni" in pathlib.Path("/proc/cpuinfo").read_text() else "portable"
 
 
 def plan_of(server, body):
@@ -50,6 +55,35 @@ def test_same_bits_as_one_engine_on_every_golden(model):
                     assert plan["plan"] == "disaggregated", (entry["name"], plan)
             assert server.metric("baton_kv_transfer_bytes_total") > 0
             assert server.wait_idle(10)
+
+
+def test_int8_prefill_has_the_same_bits_in_any_mix():
+    entries = baton.goldens("smollm2")
+    if entries is None:
+        pytest.skip("skipped: no goldens of the real models beside the repository (BATON_SHARED)")
+    entries = entries[:6]
+    flags = ["--remote-prefill-min-tokens", 1, "--log-level", "warn"]
+    found = {}
+    for name, more in {"int16": ["--engines", "1B"], "1B": ["--engines", "1B", "--prefill-activations", "int8"],
+                       "1P1D": ["--engines", "1P1D", "--oversubscribe", "--prefill-activations", "int8"]}.items():
+        with baton.Server(*flags, *more, kernels=INT8_KERNELS) as server:
+            found[name], plans = answers(server, entries)
+            version = json.loads(server.request("GET", "/version")[2])
+            assert {engine["prefill_activations"] for engine in version["engines"]} == {"int16" if name == "int16" else "int8"}
+            phases = {gemm["phase"] for gemm in version["gemms"] if gemm["implementation"].endswith("on int8 activations")}
+            assert phases == (set() if name == "int16" else {"prefill"})
+            if name == "1P1D":
+                assert any(plan["plan"] == "disaggregated" for plan in plans)
+    assert found["1B"] == found["1P1D"]
+    assert found["1B"] != found["int16"], "int8 is another arithmetic"
+
+
+@pytest.mark.parametrize("command", [["serve"], ["engine"], ["bench"]])
+def test_int8_prefill_is_refused_where_kernels_have_none(command):
+    result = subprocess.run([baton.BATON, *command, "--prefill-activations", "int8"], env=dict(os.environ, BATON_KERNELS="reference"),
+                            capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2, result.stderr
+    assert "--prefill-activations int8: the reference kernels have no such products; use int16" in result.stderr
 
 
 def prompt(n, seed):
