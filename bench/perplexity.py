@@ -5,12 +5,13 @@ The text (tests/data/perplexity) is cut into windows of --window tokens, each a 
 `baton serve` says what it thinks of each token: echo with logprobs, over the public API. Perplexity = exp(mean negative log likelihood) of
 all tokens but the first of a prompt. Each set runs in both classes (docs/architecture.md): `prefill`: the window but its last 1 to 16
 tokens in the prefill class; `decode`: all of it in the decode class. `reference` has one arithmetic for both, and a float32 KV cache.
+The prefill class is measured once more with --prefill-activations int8 ("avx512 int8") where the set has that.
 
 The reference's plain loops are slow. --reference FILE keeps its log probabilities, window by window: a second run, or one that goes on
 where another was interrupted, reads them.
 
     bench/perplexity.py [--models smollm2 gemma3] [--kernels reference portable …] [--classes prefill decode] [--tokens 20480]
-                        [--window 1024] [--reference FILE]
+                        [--activations int16 int8] [--window 1024] [--reference FILE]
 
 Exit status 1 if a perplexity is more than 0.5 % from the reference's.
 """
@@ -30,6 +31,7 @@ import baton  # noqa: E402
 TEXT = ROOT / "tests/data/perplexity/alice.txt.gz"
 BOUND = 0.005  # of the ratio to the reference's perplexity
 CLASSES = {"prefill": 1, "decode": 1 << 20}  # and its --remote-prefill-min-tokens
+INT8_SETS = ("portable", "avx512")  # that have --prefill-activations int8
 NEEDS = {"avx2": "avx2", "avx512": "avx512_vnni", "amx": "amx_bf16"}  # kernel set → flag in /proc/cpuinfo
 
 
@@ -75,11 +77,21 @@ class Kept:
         return self.values[key]
 
 
-def run(options, model, kernels, kind, text, kept):
+def paths(options):
+    """(kernel set, activations, class) of each line."""
+    for kernels in options.kernels:
+        for kind in ["prefill"] if kernels == "reference" else options.classes:
+            for activations in options.activations:
+                if activations == "int16" or (kind == "prefill" and kernels in INT8_SETS):
+                    yield kernels, activations, kind
+
+
+def run(options, model, path, text, kept):
     """All log probabilities of the text, and tokens/s of what was computed."""
+    kernels, activations, kind = path
     found, seconds, n_computed = [], 0.0, 0
     with baton.Server("--engines", "1B", "--remote-prefill-min-tokens", CLASSES[kind], "--log-level", "warn", "--kv-dtype",
-                      "f32" if kernels == "reference" else "auto", model=baton.MODELS[model], kernels=kernels, timeout=300) as server:
+                      "f32" if kernels == "reference" else "auto", "--prefill-activations", activations, model=baton.MODELS[model], kernels=kernels, timeout=300) as server:
         prompts = windows(server, text, options.tokens, options.window)
         for i, prompt in enumerate(prompts):
             def compute():
@@ -106,29 +118,31 @@ def main():
     parser.add_argument("--models", nargs="+", default=list(baton.MODELS), choices=list(baton.MODELS))
     parser.add_argument("--kernels", nargs="+", default=kernel_sets())
     parser.add_argument("--classes", nargs="+", default=list(CLASSES), choices=list(CLASSES))
+    parser.add_argument("--activations", nargs="+", default=["int16", "int8"], choices=["int16", "int8"])
     parser.add_argument("--tokens", type=int, default=20480, help="of the text, from its beginning")
     parser.add_argument("--window", type=int, default=1024)
     parser.add_argument("--reference", metavar="FILE", help="where the reference's log probabilities are kept")
     options = parser.parse_args()
     text = gzip.decompress(TEXT.read_bytes()).decode()
     kept, failures = Kept(options.reference), 0
-    print(f"{'model':9}{'kernels':11}{'class':9}{'tokens':>8}{'perplexity':>12}{'to reference':>14}{'mean |Δ|':>10}{'tokens/s':>10}")
+    print(f"{'model':9}{'kernels':15}{'class':9}{'tokens':>8}{'perplexity':>12}{'to reference':>14}{'mean |Δ|':>10}{'tokens/s':>10}")
     for model in options.models:
         reference = None
-        for kernels in options.kernels:
-            for kind in ["prefill"] if kernels == "reference" else options.classes:
-                values, rate = run(options, model, kernels, kind, text, kept)
-                if kernels == "reference":
-                    reference = values
-                ratio = delta = math.nan
-                if reference and kernels != "reference":
-                    ratio = perplexity(values) / perplexity(reference)
-                    delta = math.fsum(abs(a - b) for a, b in zip(values, reference, strict=True)) / len(values)
-                failed = abs(ratio - 1) > BOUND
-                failures += failed
-                print(f"{model:9}{kernels:11}{'both' if kernels == 'reference' else kind:9}{len(values):8}{perplexity(values):12.4f}"
-                      f"{'' if math.isnan(ratio) else f'{100 * (ratio - 1):+.3f} %':>14}{'' if math.isnan(delta) else f'{delta:.4f}':>10}"
-                      f"{'' if math.isnan(rate) else f'{rate:.0f}':>10}{'  FAILED' if failed else ''}", flush=True)
+        for path in paths(options):
+            kernels, activations, kind = path
+            values, rate = run(options, model, path, text, kept)
+            if kernels == "reference":
+                reference = values
+            ratio = delta = math.nan
+            if reference and kernels != "reference":
+                ratio = perplexity(values) / perplexity(reference)
+                delta = math.fsum(abs(a - b) for a, b in zip(values, reference, strict=True)) / len(values)
+            failed = abs(ratio - 1) > BOUND
+            failures += failed
+            name = kernels + (" int8" if activations == "int8" else "")
+            print(f"{model:9}{name:15}{'both' if kernels == 'reference' else kind:9}{len(values):8}{perplexity(values):12.4f}"
+                  f"{'' if math.isnan(ratio) else f'{100 * (ratio - 1):+.3f} %':>14}{'' if math.isnan(delta) else f'{delta:.4f}':>10}"
+                  f"{'' if math.isnan(rate) else f'{rate:.0f}':>10}{'  FAILED' if failed else ''}", flush=True)
     return 1 if failures else 0
 
 

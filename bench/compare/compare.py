@@ -26,6 +26,7 @@ from cases import Client, decode, goodput, interference, prefill
 from peers import CACHE, CPUS, MODELS, ROOT, say
 
 SYSTEMS = ["baton 1B", "baton 1P1D", "llama.cpp", "vLLM"]
+OPTIONAL = ["baton 1B int8"]  # asked for with --systems; --prefill-activations int8
 STORE = CACHE / "compare/results.json"
 PAGE = ROOT / "docs/performance.md"
 BEGIN, END = "<!-- compare.py writes from here -->", "<!-- to here -->"
@@ -75,7 +76,8 @@ class Store:
 
 def server(options, system: str, model: str):
     if system.startswith("baton"):
-        return peers.baton(options.baton, model, system.split()[1])
+        engines, *activations = system.split()[1:]
+        return peers.baton(options.baton, model, engines, activations=activations[0] if activations else "int16")
     return peers.llama(model) if system == "llama.cpp" else peers.vllm(model, options.vllm_requirements)
 
 
@@ -156,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--baton", type=pathlib.Path, default=ROOT / "build/release/src/cli/baton")
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS)
+    parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS + OPTIONAL)
     parser.add_argument("--only", nargs="+", default=[], metavar="CASE", help="cases that begin so: prefill, 'decode 16', interference, goodput")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--fresh", action="store_true", help="measure again what was measured before")

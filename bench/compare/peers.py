@@ -156,12 +156,13 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def baton(binary: pathlib.Path, model: str, engines: str, cpus: list = CPUS, kernels: str = "") -> Server:
+def baton(binary: pathlib.Path, model: str, engines: str, cpus: list = CPUS, kernels: str = "", activations: str = "int16") -> Server:
+    """`activations`: what --prefill-activations says."""
     port = free_port()
     environment = {"BATON_KERNELS": kernels} if kernels else {}
     command = [binary, "serve", model, "--engines", engines, "--cpus", ",".join(map(str, cpus)),
-               "--port", port, "--log-level", "warn"]
-    return Server(f"baton {engines}", command, port, environment)
+               "--port", port, "--log-level", "warn", "--prefill-activations", activations]
+    return Server(f"baton {engines}" + ("" if activations == "int16" else f" {activations}"), command, port, environment)
 
 
 def llama(model: str, avx2: bool = False) -> Server:
