@@ -60,11 +60,11 @@ inline void widen_tile(const StripCall& call, int64_t b, WordTile<S>& out) {
 // types with a min += `min` times the rows' `sums`. Products of 16 bits need no split into bytes;
 // S strips share what is loaded of the rows and R rows what is loaded of the weights: loads bound
 // the loop otherwise. I = 0 … R * S - 1.
-// Not inlined: g++ would load all weights first, into more registers than there are.
 template <TensorType kType, int kFirst, int kN, int S, int... I>
-[[gnu::noinline]] void word_block(std::integer_sequence<int, I...>, const WordTile<S>& tile,
-                                  const __m512* scale, const int8_t* values, const float* sums,
-                                  float* acc) {
+[[gnu::always_inline]] inline void word_block(std::integer_sequence<int, I...>,
+                                              const WordTile<S>& tile, const __m512* scale,
+                                              const int8_t* values, const float* sums,
+                                              float* __restrict acc) {
   constexpr TileFormat kFormat = tile_format(kType);
   I16 dots[] = {((void)I, I16{})...};
 #pragma GCC unroll 1
