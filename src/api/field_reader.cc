@@ -21,7 +21,14 @@ bool ends_with_prompt_key(std::string_view text) {
   if (!text.ends_with(':')) return false;
   text.remove_suffix(1);
   trim();
-  return text.ends_with("\"prompt\"");
+  return text.ends_with("\"prompt\"") && !text.ends_with("\\\"prompt\"");
+}
+
+/// Whether `text` has no second key "prompt", however it is spelled.
+bool names_prompt_once(std::string_view text) {
+  constexpr std::string_view kEnd = "prompt\"";
+  const size_t first = text.find(kEnd);
+  return text.find(kEnd, first + kEnd.size()) == text.npos && text.find("\\u") == text.npos;
 }
 
 /// Brackets and commas outside of strings, counted before the parser allocates anything for them.
@@ -90,11 +97,10 @@ nlohmann::json parse_document(std::string_view body, size_t prompt) {
   std::string rest(body.substr(0, prompt));
   rest += "null";
   rest += body.substr(prompt + n_bytes);
+  if (!names_prompt_once(rest)) return nlohmann::json::parse(body);  // the last one counts
   nlohmann::json json = nlohmann::json::parse(rest, nullptr, false);
   if (!json.is_object()) return nlohmann::json::parse(body);  // for the right place in the message
-  // Of equal keys the last one counts; one of them may have been spelled with escapes.
-  nlohmann::json& value = json["prompt"];
-  if (value.is_null()) value = nlohmann::json::binary(std::move(ids));
+  json["prompt"] = nlohmann::json::binary(std::move(ids));
   return json;
 }
 

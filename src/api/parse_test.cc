@@ -85,6 +85,17 @@ TEST(ParseCompletion, TheLastOfEqualKeysCounts) {
   EXPECT_EQ(prompt(R"({"metadata":{"prompt":[1]},"prompt":[2]})"), std::vector<Prompt>{Ids{2}});
 }
 
+TEST(ParseCompletion, OnlyTheLastKeyThatIsPromptNamesAListOfIds) {
+  for (const char* body :
+       {R"({"a\"prompt":[1,2]})", R"({"prompt":[1,2],"prompt":null})",
+        R"({"prompt":[1,2],"\u0070rompt":null})", R"({"\u0070rompt":[1],"prompt":null})"}) {
+    EXPECT_FALSE(parse_completion_request(body, limits())) << body;
+  }
+  const auto request = parse_completion_request(R"({"prompt":[1,2],"\u0070rompt":[3]})", limits());
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->prompts, (std::vector<Prompt>{std::vector<TokenId>{3}}));
+}
+
 TEST(ParseCompletion, AFaultBehindAListOfIdsIsNamedWhereItStands) {
   const auto request = parse_completion_request(R"({"prompt":[1,2,3,4,5,6,7],"n":x})", limits());
   ASSERT_FALSE(request.has_value());
