@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <random>
 
 #include "linalg/huge_mapping.h"
 
@@ -22,6 +23,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMagic = 0x315754504E544142;  // "BATNPTW1"
 constexpr size_t kPartBytes = size_t{128} << 10;
 constexpr size_t kLine = 64;
+constexpr uint64_t kMaxSections = 1 << 20;  // of a header that is believed
 constexpr size_t kHugePage = size_t{2} << 20;
 /// Fresh memory is cut from pieces of this size, so that small matrices lie on huge pages too.
 constexpr size_t kChunkBytes = size_t{32} << 20;
@@ -138,8 +140,8 @@ Result<Table> read_table(int fd, const std::string& path, uint64_t file_bytes) {
     return fail(ErrorCode::kCorrupt, "{}: {} bytes, {} were written", path, file_bytes,
                 header.file_bytes);
   }
-  const uint64_t room = file_bytes / sizeof(uint64_t);
-  if (header.n_sections > room || header.n_parts > room) {
+  if (header.n_sections > kMaxSections ||
+      header.n_parts > file_bytes / kPartBytes + header.n_sections) {
     return fail(ErrorCode::kCorrupt, "{}: a header of {} sections and {} parts", path,
                 header.n_sections, header.n_parts);
   }
@@ -171,11 +173,13 @@ Result<Table> read_table(int fd, const std::string& path, uint64_t file_bytes) {
 class NewFile {
  public:
   explicit NewFile(const std::string& path) : path_(path) {
-    static std::atomic<int> n_made{0};
+    // Not the process id: in containers it is the same at every start.
+    std::random_device random;
     const fs::path wanted(path);
-    temporary_ = (wanted.parent_path() / fmt::format("{}{}-{}-{}", kTemporaryPrefix, ::getpid(),
-                                                     n_made++, wanted.filename().string()))
-                     .string();
+    temporary_ =
+        (wanted.parent_path() / fmt::format("{}{:08x}{:08x}-{}", kTemporaryPrefix, random(),
+                                            random(), wanted.filename().string()))
+            .string();
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd_ < 0) errno_ = errno;
   }

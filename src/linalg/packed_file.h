@@ -4,7 +4,7 @@
 // The format, in the machine's byte order (a file is only read where it was written):
 //   Header, Section[n_sections], u64 part_hashes[…]      "the table", guarded by Header::table_hash
 //   padding to 2 MiB, then the sections, each at a multiple of 64 bytes
-// A section is hashed in parts of 1 MiB, so that all threads can check it. XXH3 64 everywhere.
+// A section is hashed in parts of 128 KiB, so that all threads can check it. XXH3 64 everywhere.
 #pragma once
 
 #include <cstddef>

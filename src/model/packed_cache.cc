@@ -58,6 +58,7 @@ bool PackedCache::complete() const {
 }
 
 void PackedCache::save() {
+  remove_stale();
   bool written = false;
   for (const auto& [name, file] : files_) {
     const auto saved = file.save(context_);
@@ -68,6 +69,16 @@ void PackedCache::save() {
     written |= *saved;
   }
   if (written) evict();
+}
+
+void PackedCache::remove_stale() const {
+  std::error_code ec;
+  for (fs::directory_iterator it(options_.folder, ec), end; !ec && it != end; it.increment(ec)) {
+    if (!it->path().filename().string().starts_with(linalg::kTemporaryPrefix)) continue;
+    std::error_code gone;
+    const auto used = it->last_write_time(gone);
+    if (!gone && used + kStale < fs::file_time_type::clock::now()) fs::remove(it->path(), gone);
+  }
 }
 
 void PackedCache::evict() const {
@@ -84,12 +95,10 @@ void PackedCache::evict() const {
     const Entry entry{it->last_write_time(gone), it->file_size(gone), it->path()};
     if (gone) continue;
     const std::string name = entry.path.filename().string();
-    if (name.starts_with(linalg::kTemporaryPrefix)) {
-      if (entry.used + kStale < fs::file_time_type::clock::now()) fs::remove(entry.path, gone);
-    } else if (entry.path.extension() == kExtension) {
-      n_bytes += entry.n_bytes;
-      if (!name.starts_with(prefix_)) others.push_back(entry);
-    }
+    if (entry.path.extension() != kExtension || name.starts_with(linalg::kTemporaryPrefix))
+      continue;
+    n_bytes += entry.n_bytes;
+    if (!name.starts_with(prefix_)) others.push_back(entry);
   }
   std::sort(others.begin(), others.end(),
             [](const Entry& a, const Entry& b) { return a.used < b.used; });

@@ -39,6 +39,8 @@ class PackedCache {
  private:
   [[nodiscard]] std::string path(const std::string& name) const;
   void evict() const;
+  /// What writers left that were killed an hour ago or more.
+  void remove_stale() const;
 
   linalg::Context& context_;
   PackedCacheOptions options_;
