@@ -24,9 +24,9 @@ net::HttpResponse answer(int status, std::string body) {
 }
 
 /// An engine over HTTP that lets itself be attached to and gives `answer` to every start_generate.
-class StandIn {
+class StandInEngine {
  public:
-  explicit StandIn(net::HttpResponse answer) : answer_(std::move(answer)) {
+  explicit StandInEngine(net::HttpResponse answer) : answer_(std::move(answer)) {
     net::HttpServerOptions options;
     options.port = 0;
     server_ = net::HttpServer::create(options).value();
@@ -67,8 +67,8 @@ class StandIn {
 };
 
 /// The router's thread, driven by the test.
-struct Fixture : EngineListener {
-  explicit Fixture(const std::string& url)
+struct LinkFixture : EngineListener {
+  explicit LinkFixture(const std::string& url)
       : link({}, {*this, [this](std::function<void()> task) { post(std::move(task)); }, clock,
                   std::make_shared<net::HttpClientThread>()}) {
     link.connect(url);
@@ -97,7 +97,7 @@ struct Fixture : EngineListener {
     ASSERT_TRUE(condition());
   }
   /// How a start_generate ends, and how many releases of it follow at least.
-  std::optional<Status> start(const StandIn& engine, int n_releases) {
+  std::optional<Status> start(const StandInEngine& engine, int n_releases) {
     std::optional<Status> out;
     TokenRequest request;
     request.id = RequestId{1};
@@ -116,8 +116,8 @@ struct Fixture : EngineListener {
 
 TEST(HttpLink, WhatAnUnreadableAnswerMayHaveStartedIsEnded) {
   for (const char* body : {"{}", "nonsense", "", R"({"incarnation":"8"})"}) {
-    StandIn engine(answer(200, body));
-    Fixture f(engine.url());
+    StandInEngine engine(answer(200, body));
+    LinkFixture f(engine.url());
     const auto status = f.start(engine, 1);
     ASSERT_TRUE(status && !*status) << body;
   }
@@ -125,8 +125,8 @@ TEST(HttpLink, WhatAnUnreadableAnswerMayHaveStartedIsEnded) {
 
 TEST(HttpLink, WhatIsRefusedNeedsNoEnd) {
   for (const int http_status : {400, 404, 429}) {
-    StandIn engine(answer(http_status, R"({"error":{"message":"no"}})"));
-    Fixture f(engine.url());
+    StandInEngine engine(answer(http_status, R"({"error":{"message":"no"}})"));
+    LinkFixture f(engine.url());
     const auto status = f.start(engine, 0);
     ASSERT_TRUE(status && !*status);
     f.link.release(LeaseId{1});  // on the way behind what else there may be
